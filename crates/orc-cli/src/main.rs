@@ -1,0 +1,3 @@
+//! The binary `orchestrator`.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! All it can do.

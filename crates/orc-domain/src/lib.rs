@@ -1,0 +1,24 @@
+//! The vocabulary of the orchestrator: everything the rest of the code talks about, and nothing that acts.
+//!
+//! Ring 0. Types here never see a clock, a random source, a file, the environment or the network; whatever they need of
+//! those arrives as an argument. A status is an enum that carries exactly the data valid in that state.
+//!
+//! Where to read: [`input`] is all the orchestrator can hear, [`effect`] all it can do, [`flow`] what it remembers in
+//! between, [`graph`] what it was asked to do. [`event`] is what others may know of it afterwards.
+
+pub mod claim;
+pub mod effect;
+pub mod event;
+pub mod expr;
+pub mod flow;
+pub mod graph;
+pub mod hold;
+pub mod ids;
+pub mod input;
+pub mod money;
+pub mod path;
+pub mod principal;
+pub mod request;
+pub mod run;
+pub mod time;
+pub mod value;

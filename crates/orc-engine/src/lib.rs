@@ -1,0 +1,1 @@
+//! decide: flows, steps, runs and recovery, as pure functions.

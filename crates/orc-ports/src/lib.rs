@@ -1,0 +1,1 @@
+//! Traits to the outside world.

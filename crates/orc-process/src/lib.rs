@@ -1,0 +1,1 @@
+//! Child processes: spawn, limit, kill, prove dead.

@@ -1,0 +1,1 @@
+//! The shell: dispatcher, effect runners, reconcilers, control socket.

@@ -1,0 +1,1 @@
+//! What users write, to checked values: pipelines, settings; diagnostics.

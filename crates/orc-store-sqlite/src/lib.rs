@@ -1,0 +1,1 @@
+//! SQL, private rows, one writer with group commit.

@@ -1,0 +1,1 @@
+//! Model store, scripted effects, simulator, conformance suites.

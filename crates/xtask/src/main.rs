@@ -1,0 +1,3 @@
+//! Tidy, allowed arrows, generated docs, simulation driver, benchmarks.
+
+fn main() {}
