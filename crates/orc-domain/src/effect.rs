@@ -1,1 +1,91 @@
-//! All it can do.
+//! All that a decision can do: changes of rows, claims, and effects on the world.
+//!
+//! Effects are intents in an outbox: each has an id derived from what it is about, is delivered at least once, in order
+//! for one flow, and carries every choice already made. Changes, events, claims and effects of a decision commit together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::claim::Claim;
+use crate::event::EventBody;
+use crate::flow::{FlowHead, Step};
+use crate::ids::{EffectId, RunId};
+use crate::path::StepPath;
+use crate::run::{Run, StopReason};
+use crate::time::Millis;
+use crate::transition::Transition;
+
+/// An effect on the world.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Effect {
+    /// Derived: the same decision gives the same id.
+    pub id: EffectId,
+    /// What to do.
+    pub kind: EffectKind,
+}
+
+/// What to do.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectKind {
+    /// Claim the run, then start its process. A run that is already claimed is not started again.
+    StartRun {
+        /// Which run.
+        run: RunId,
+        /// What to start.
+        command: Command,
+    },
+    /// End the run's process group and prove that it is gone. The result comes back as `RunEnded`.
+    StopRun {
+        /// Which run.
+        run: RunId,
+        /// Why, for the log.
+        reason: StopReason,
+        /// Time between TERM and KILL; zero kills at once.
+        grace: Millis,
+    },
+}
+
+/// A process to start, with every choice already made.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Command {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Absolute path of the working directory.
+    pub directory: String,
+    /// Variables of the step; the host's allow-listed ones and `ORC_OUTPUT`, `ORC_TEMP` are added where it is started.
+    pub env: BTreeMap<String, String>,
+    /// The step instance, for logs and the private directory.
+    pub path: StepPath,
+    /// 1 for the first.
+    pub attempt: u32,
+}
+
+/// A row that a decision wants to be different.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Change {
+    /// The flow's head, always the last change of a decision.
+    Head(FlowHead),
+    /// A step instance, new or changed.
+    Step(Step),
+    /// A run, new or changed.
+    Run(Run),
+}
+
+/// What `decide` says: commit this in one transaction, then do the effects.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Decision {
+    /// Rows to write. Empty means that nothing happened: nothing is committed.
+    pub changes: Vec<Change>,
+    /// Facts for others.
+    pub events: Vec<EventBody>,
+    /// Intents for the outbox.
+    pub effects: Vec<Effect>,
+    /// Tried in the same transaction; a refused one fails it.
+    pub claims: Vec<Claim>,
+    /// Given back in the same transaction.
+    pub releases: Vec<Claim>,
+    /// Transitions that were taken, for coverage and the log.
+    pub transitions: Vec<Transition>,
+}

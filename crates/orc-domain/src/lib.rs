@@ -20,5 +20,7 @@ pub mod path;
 pub mod principal;
 pub mod request;
 pub mod run;
+pub mod suggest;
 pub mod time;
+pub mod transition;
 pub mod value;

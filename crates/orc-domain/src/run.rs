@@ -1,1 +1,273 @@
-//! Runs.
+//! A run: one attempt at a step. Its states, outcomes, error families and wake reasons (design: flows, runs, recovery).
+//!
+//! "Exit code 0" is not delivery: the outcome says what happened, the family decides once, where the failure is first
+//! understood, what is done about it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{FlowId, InstanceId, RunId};
+use crate::path::StepPath;
+use crate::time::{Millis, Timestamp};
+
+/// One attempt at a step.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The fence: derived from flow, path and attempt.
+    pub id: RunId,
+    /// The flow it belongs to.
+    pub flow: FlowId,
+    /// The step instance it tries.
+    pub path: StepPath,
+    /// 1 for the first.
+    pub attempt: u32,
+    /// Why it was woken.
+    pub wake: WakeReason,
+    /// When it was decided.
+    pub created_at: Timestamp,
+    /// Where it stands.
+    pub state: RunState,
+}
+
+/// Where a run stands.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Decided; its process is not known yet. `deadline`: when we stop believing that it will be.
+    Pending {
+        /// Since when.
+        since: Timestamp,
+        /// Alarm.
+        deadline: Timestamp,
+        /// A stop that came before the process did.
+        stop: Option<Stopping>,
+    },
+    /// Its process lives.
+    Running {
+        /// When it was started.
+        since: Timestamp,
+        /// Which process.
+        process: Process,
+        /// When the attempt has taken too long.
+        deadline: Timestamp,
+        /// Set once it was asked to end.
+        stop: Option<Stopping>,
+    },
+    /// Over.
+    Finished {
+        /// When.
+        at: Timestamp,
+        /// How.
+        outcome: RunOutcome,
+    },
+}
+
+/// A run that was asked to end and has not yet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stopping {
+    /// Why.
+    pub reason: StopReason,
+    /// When we ask again, harder: every state that is not final has an alarm.
+    pub again_at: Timestamp,
+    /// Whether it was told to end at once.
+    pub forced: bool,
+}
+
+/// Why a run was asked to end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The flow was cancelled.
+    Cancel,
+    /// A sibling of a `fail_fast` fan-out failed.
+    FailFast,
+    /// The attempt took longer than its `timeout`.
+    Timeout,
+    /// `finally` took longer than its deadline.
+    FinallyDeadline,
+    /// No start was confirmed in time.
+    StartDeadline,
+}
+
+/// A process, so that it can be recognised even after its number was used again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Process {
+    /// Process id, which is also the process group.
+    pub pid: i32,
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub start_ticks: u64,
+    /// The instance whose child it is.
+    pub instance: InstanceId,
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunOutcome {
+    /// It ended and everything it owed is there.
+    Delivered,
+    /// It ended well and something it owed is missing.
+    NoDeliverable {
+        /// What.
+        missing: String,
+    },
+    /// It says that it cannot go on.
+    Blocked {
+        /// Why.
+        why: String,
+    },
+    /// It failed.
+    Failed(Failure),
+    /// It was stopped because it was no longer wanted.
+    Cancelled {
+        /// Why.
+        reason: StopReason,
+    },
+}
+
+impl RunOutcome {
+    /// The coarse status that operators know: `completed` or `error`.
+    #[must_use]
+    pub const fn status(&self) -> &'static str {
+        match self {
+            Self::Delivered | Self::NoDeliverable { .. } | Self::Blocked { .. } => "completed",
+            Self::Failed(_) | Self::Cancelled { .. } => "error",
+        }
+    }
+}
+
+impl RunState {
+    /// The coarse status that operators know: `pending`, `running`, `completed` or `error`. Derived, never stored.
+    #[must_use]
+    pub const fn status(&self) -> &'static str {
+        match self {
+            Self::Pending { .. } => "pending",
+            Self::Running { .. } => "running",
+            Self::Finished { outcome, .. } => outcome.status(),
+        }
+    }
+
+    /// Whether it is over.
+    #[must_use]
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::Finished { .. })
+    }
+}
+
+/// A failure: what happened, and the family that alone decides about a retry.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// Decides what is done about it.
+    pub family: ErrorFamily,
+    /// What happened.
+    pub cause: Cause,
+    /// More, for people: the last line of the error output, the message of the system. May be empty.
+    pub detail: String,
+}
+
+/// Error families; fixed words that status and filters use.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ErrorFamily {
+    /// A service outside had a bad moment.
+    TransientUpstream,
+    /// The place where it should have run could not be made.
+    SandboxInfrastructure,
+    /// A wall was reached.
+    BudgetExceeded,
+    /// Its process or machine is gone and nobody knows its exit status.
+    ProcessLost,
+    /// It said nothing for longer than it may.
+    SilentRun,
+    /// A rule forbade what it wanted.
+    PolicyDenied,
+    /// Anything else; the step's own `retry:` decides.
+    Unknown,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The program ended with this code.
+    Exit(i32),
+    /// A signal that we did not send ended it.
+    Signal(i32),
+    /// It took longer than `timeout` and was ended.
+    Timeout(Millis),
+    /// It could not be started: no such program, no such directory, no permission.
+    Start,
+    /// It ended well but its outputs cannot be read.
+    Output,
+    /// An expression of the step has no value.
+    Expression,
+    /// Its instance ended while it ran.
+    Lost,
+    /// The same, so often that it is not tried again.
+    Quarantined {
+        /// How often it was lost.
+        losses: u32,
+    },
+    /// The same, and it is `idempotent: false`: a person must decide.
+    LostNotIdempotent,
+    /// `foreach:` gave something that cannot be expanded.
+    Expansion,
+    /// Elements of the fan-out failed.
+    Elements {
+        /// How many.
+        failed: u32,
+        /// Of how many.
+        total: u32,
+    },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "ended by signal {signal}"),
+            Self::Timeout(after) => write!(f, "took longer than its timeout of {after}"),
+            Self::Start => f.write_str("could not be started"),
+            Self::Output => f.write_str("its outputs cannot be read"),
+            Self::Expression => f.write_str("an expression has no value"),
+            Self::Lost => f.write_str("its process was lost"),
+            Self::Quarantined { losses } => write!(f, "quarantined: its process was lost {losses} times"),
+            Self::LostNotIdempotent => {
+                f.write_str("its process was lost while it ran, and it is `idempotent: false`: a person must decide")
+            }
+            Self::Expansion => f.write_str("its list cannot be expanded"),
+            Self::Elements { failed, total } => write!(f, "{failed} of {total} elements failed"),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.detail.is_empty() { write!(f, "{}", self.cause) } else { write!(f, "{}: {}", self.cause, self.detail) }
+    }
+}
+
+/// Why a run was woken, with the ids that belong to it; in its environment as `ORC_WAKE_REASON`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WakeReason {
+    /// The pipeline reached the step, or its `retry:` did.
+    PipelineStep,
+    /// The run before was lost.
+    Recovery {
+        /// The lost run.
+        lost: RunId,
+    },
+}
+
+impl WakeReason {
+    /// The word in `ORC_WAKE_REASON`.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::PipelineStep => "pipelineStep",
+            Self::Recovery { .. } => "recovery",
+        }
+    }
+}

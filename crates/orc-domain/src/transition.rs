@@ -1,0 +1,118 @@
+//! The table of the state machines: every (state, input) pair that is treated specially, by name.
+//!
+//! `decide` names each one it takes. The simulator must have taken all of them, and the reference in `docs/` is this
+//! table printed.
+
+/// A row of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransitionRow {
+    /// `flow`, `step` or `run`.
+    pub machine: &'static str,
+    /// The state before.
+    pub from: &'static str,
+    /// What was heard.
+    pub on: &'static str,
+    /// The state after.
+    pub to: &'static str,
+    /// Why, or what else happens.
+    pub note: &'static str,
+}
+
+macro_rules! transitions {
+    ($($name:ident: $machine:literal, $from:literal, $on:literal => $to:literal, $note:literal;)*) => {
+        /// A transition that `decide` treats specially.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+        pub enum Transition {
+            $(#[doc = concat!($machine, ": ", $from, " on ", $on, " -> ", $to)] $name,)*
+        }
+
+        impl Transition {
+            /// All of them, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The row of the table.
+            #[must_use]
+            pub const fn row(self) -> TransitionRow {
+                match self {
+                    $(Self::$name => TransitionRow {
+                        machine: $machine, from: $from, on: $on, to: $to, note: $note,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+transitions! {
+    FlowStarted: "flow", "-", "start" => "Live(Main)", "every step instance of the definition is written";
+    FlowCancelled: "flow", "Live(stop: None)", "Cancel" => "Live(stop: Cancel)", "nothing new starts, runs get TERM, grace, KILL; `finally` still runs";
+    FlowForced: "flow", "Live(stop: Cancel)", "Cancel" => "Live(stop: Force)", "everything is killed, `finally` too";
+    FlowForcedAtOnce: "flow", "Live(stop: None)", "Cancel(force)" => "Live(stop: Force)", "as a second cancel";
+    FlowCancelRepeated: "flow", "Live(stop: Force)", "Cancel" => "Live(stop: Force)", "nothing left to ask for";
+    FlowFinally: "flow", "Live(Main)", "last main step finished" => "Live(Finally)", "with its own deadline, also after a cancel";
+    FlowFinallyDeadline: "flow", "Live(Finally)", "Alarm at its deadline" => "Live(Finally)", "what is left of `finally` is ended";
+    FlowSucceeded: "flow", "Live", "last step finished" => "Finished(Succeeded)", "";
+    FlowFailed: "flow", "Live", "last step finished" => "Finished(Failed)", "a step failed without `continue_on_fail`";
+    FlowCancelledFinished: "flow", "Live(stop: Cancel or Force)", "last step finished" => "Finished(Cancelled)", "";
+    FlowFinal: "flow", "Finished", "anything" => "Finished", "final is final";
+    StepReady: "step", "Blocked", "last direct parent finished, `if` holds" => "Ready", "";
+    StepSkippedCondition: "step", "Blocked", "last direct parent finished, `if` is false" => "Finished(Skipped)", "";
+    StepSkippedParent: "step", "Blocked", "last direct parent finished, one not accepted" => "Finished(Skipped)", "the parent is named";
+    StepConditionError: "step", "Blocked", "`if` has no value" => "Finished(Failed)", "";
+    StepExpanded: "step", "Blocked", "`foreach` gave a list" => "Waiting(Children)", "elements are written by pages";
+    StepExpandedEmpty: "step", "Blocked", "`foreach` gave an empty list" => "Finished(NoChange)", "";
+    StepExpansionFailed: "step", "Blocked", "`foreach` gave no list, or one too large" => "Finished(Failed)", "";
+    StepPage: "step", "Waiting(Children)", "more elements to write" => "Waiting(Children)", "a join waits until all are written";
+    StepTakenOver: "step", "-", "start of a retry" => "Finished", "its result is taken over from the flow before";
+    StepStarted: "step", "Ready", "a slot is free" => "Active", "";
+    StepStartError: "step", "Ready", "an expression of its command has no value" => "Finished(Failed)", "";
+    StepHeldSlot: "step", "Ready", "no slot is free" => "Ready(held by slot)", "";
+    StepHeldLimit: "step", "Ready", "`limit` of its fan-out is reached" => "Ready(held by limit)", "";
+    StepSucceeded: "step", "Active", "run delivered" => "Finished(Succeeded)", "";
+    StepRetry: "step", "Active", "run failed, attempts left" => "Ready(not before)", "back-off doubles, plus jitter";
+    StepFailed: "step", "Active", "run failed, no attempt left" => "Finished(Failed)", "";
+    StepRecovered: "step", "Active", "run lost" => "Ready", "wake reason recovery; the user's retries are not used up";
+    StepNeverBegan: "step", "Active", "run lost before its start was claimed" => "Ready", "nothing was started, so nothing is counted";
+    StepQuarantined: "step", "Active", "run lost too often" => "Finished(Failed)", "";
+    StepLostNotIdempotent: "step", "Active", "run lost, `idempotent: false`" => "Finished(Failed)", "a person must decide";
+    StepCancelled: "step", "Blocked or Ready", "flow cancelled" => "Finished(Cancelled)", "";
+    StepStopped: "step", "Active", "run ended after it was asked to" => "Finished(Cancelled)", "";
+    ElementFailFast: "step", "Ready", "a sibling failed under `fail_fast`" => "Finished(Cancelled)", "";
+    GroupSucceeded: "step", "Waiting(Children)", "last element finished" => "Finished(Succeeded)", "";
+    GroupFailed: "step", "Waiting(Children)", "last element finished, one failed" => "Finished(Failed)", "";
+    GroupCancelled: "step", "Waiting(Children)", "last element finished, cancelled" => "Finished(Cancelled)", "";
+    RunStarted: "run", "Pending", "RunStarted" => "Running", "";
+    RunStartedStopping: "run", "Pending(stop)", "RunStarted" => "Running(stop)", "the stop is asked again";
+    RunStop: "run", "Pending or Running", "it is no longer wanted" => "(stop)", "StopRun with grace";
+    RunStopForced: "run", "(stop)", "second cancel" => "(stop, forced)", "StopRun without grace";
+    RunStopAgain: "run", "(stop)", "Alarm" => "(stop, forced)", "the end was not confirmed in time";
+    RunTimeout: "run", "Running", "Alarm at its deadline" => "Running(stop)", "";
+    RunStartDeadline: "run", "Pending", "Alarm at its deadline" => "Pending(stop)", "no start was confirmed";
+    RunDelivered: "run", "Pending or Running", "RunEnded(Delivered)" => "Finished(Delivered)", "also when a stop came too late: what happened counts";
+    RunFailed: "run", "Pending or Running", "RunEnded(Failed)" => "Finished(Failed)", "";
+    RunTimedOut: "run", "(stop: Timeout)", "RunEnded(Failed)" => "Finished(Failed(timeout))", "";
+    RunCancelled: "run", "(stop)", "RunEnded(Failed)" => "Finished(Cancelled)", "";
+    RunLost: "run", "Pending or Running", "RunLost" => "Finished(Failed(processLost))", "";
+    RunLostStopping: "run", "(stop)", "RunLost" => "Finished(Cancelled)", "nobody wanted it any more";
+    RunFenced: "run", "Finished or unknown", "anything" => "Finished", "an answer of a run that is over changes nothing";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_rows_are_distinct() {
+        let mut rows: Vec<_> = Transition::ALL
+            .iter()
+            .map(|t| {
+                let row = t.row();
+                (row.machine, row.from, row.on)
+            })
+            .collect();
+        rows.sort_unstable();
+        let before = rows.len();
+        rows.dedup();
+        assert_eq!(rows.len(), before);
+    }
+}
