@@ -1,1 +1,8 @@
-//! Traits to the outside world.
+//! Traits to the outside world, one file each; ring 2. No implementation lives here, only contracts and the shapes that
+//! cross them. `orc-testkit` holds a conformance suite per trait; every implementation, fakes included, passes it.
+
+pub mod clock;
+pub mod executor;
+pub mod log;
+pub mod reader;
+pub mod store;

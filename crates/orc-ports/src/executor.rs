@@ -1,0 +1,180 @@
+//! Where runs become processes.
+//!
+//! Contract: [`Executor::start`] either returns the process or an error, never both; after `Ok` exactly one
+//! [`Report`] about the run follows, and only once its process group **and** whatever left the group is proven gone.
+//! An executor never decides: it does not retry and does not judge an exit status.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use orc_domain::ids::{InstanceId, RunId};
+use orc_domain::run::Process;
+use orc_domain::time::Millis;
+
+/// Everything needed to start a process. No choice is left open.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The run, in the environment as `ORC_RUN_ID`: with `ORC_INSTANCE` the nonce by which a left process is recognised.
+    pub run: RunId,
+    /// Program and arguments; a program without `/` is looked up in the `PATH` of `env`.
+    pub argv: Vec<String>,
+    /// Working directory.
+    pub directory: PathBuf,
+    /// The whole environment; nothing is inherited beside it.
+    pub env: BTreeMap<String, String>,
+    /// Where its output goes, as [`crate::log::LogLine`]s; made with its parents, appended to.
+    pub log: PathBuf,
+    /// `$ORC_OUTPUT`: made empty before the start, read after the end.
+    pub output: PathBuf,
+    /// `$ORC_TEMP`: made if missing, kept.
+    pub temp: PathBuf,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Bounds of one process.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of output kept in the log; what comes after is counted and dropped, but for the last lines.
+    pub log_bytes: u64,
+    /// Bytes of `$ORC_OUTPUT` that are read.
+    pub output_bytes: u64,
+}
+
+/// How a process ended, as a fact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Which run.
+    pub run: RunId,
+    /// Its exit status.
+    pub exit: Exit,
+    /// What it wrote to `$ORC_OUTPUT`.
+    pub output: OutputFile,
+    /// The last non-empty line of its error output, else of its output; at most 500 characters; empty when silent.
+    pub last_line: String,
+    /// Processes that had left the group and were ended.
+    pub escaped: u32,
+    /// Set when the log could not be written in full: why.
+    pub log_error: Option<String>,
+}
+
+/// An exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Ended by itself.
+    Code(i32),
+    /// Ended by a signal.
+    Signal(i32),
+}
+
+/// The bytes of `$ORC_OUTPUT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputFile {
+    /// All of it; empty when the file is missing.
+    Bytes(Vec<u8>),
+    /// More than may be read.
+    TooLarge {
+        /// Its length.
+        bytes: u64,
+    },
+    /// It cannot be read.
+    Unreadable {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Why a process could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No such program, or it may not be executed.
+    #[error("cannot start `{program}`")]
+    Program {
+        /// What was looked for.
+        program: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The working directory is missing or closed to us.
+    #[error("cannot work in `{}`", directory.display())]
+    Directory {
+        /// Which.
+        directory: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file of the run (log, output, private directory) cannot be made.
+    #[error("cannot make `{}`", file.display())]
+    File {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The machine gives no more processes or descriptors.
+    #[error("the machine gives no further process")]
+    Exhausted {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The executor has ended.
+    #[error("the executor has ended")]
+    Closed,
+}
+
+/// A process of a dead instance that was found and ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reaped {
+    /// The run whose nonce it carried.
+    pub run: RunId,
+    /// The instance whose nonce it carried.
+    pub instance: InstanceId,
+    /// Process ids that were ended.
+    pub pids: Vec<i32>,
+}
+
+/// Where reports go; called from the executor's own context, must not block.
+pub type Reports = Arc<dyn Fn(Report) + Send + Sync>;
+
+/// Starts and ends processes.
+pub trait Executor: Send + Sync {
+    /// Starts a process; see the contract above.
+    fn start(&self, launch: Launch) -> BoxFuture<'_, Result<Process, StartError>>;
+
+    /// Asks a process group to end: TERM, then KILL after `grace` (zero: KILL at once). Asking again with less grace
+    /// hurries it. A run that is not known is no error: its report has been given already.
+    fn stop(&self, run: RunId, grace: Millis);
+
+    /// Ends what dead instances left: every process whose environment names `ORC_INSTANCE` of one of them. Returns when
+    /// all of it is proven gone.
+    ///
+    /// # Errors
+    /// When a process cannot be looked at or does not go.
+    fn reap(&self, dead: Vec<InstanceId>) -> BoxFuture<'_, Result<Vec<Reaped>, ReapError>>;
+}
+
+/// Why left processes could not be ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ReapError {
+    /// The table of processes cannot be read.
+    #[error("cannot read the table of processes")]
+    Processes {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It was killed and is still there.
+    #[error("process {pid} of {run} does not go")]
+    Survivor {
+        /// Which process.
+        pid: i32,
+        /// Which run.
+        run: RunId,
+    },
+}

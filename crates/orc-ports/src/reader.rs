@@ -1,0 +1,129 @@
+//! What an operator's commands read. Read-only, beside a writer in another process, in short reads.
+
+use orc_domain::event::Event;
+use orc_domain::flow::{Flow, FlowSpec, FlowState};
+use orc_domain::graph::Pipeline;
+use orc_domain::ids::{ContentHash, FlowId, InstanceId, RunId};
+use orc_domain::run::{Process, Run};
+use orc_domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::store::{Instance, StoreResult};
+
+/// A line of `flows list`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowLine {
+    /// What never changes about it.
+    pub spec: FlowSpec,
+    /// Where it stands.
+    pub state: FlowState,
+    /// When it was last decided about.
+    pub updated_at: Timestamp,
+    /// Its next alarm.
+    pub wake_at: Option<Timestamp>,
+    /// Step instances by state, in the order blocked, ready, active, waiting, finished.
+    pub steps: StepCounts,
+}
+
+/// Step instances of a flow by coarse state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StepCounts {
+    /// Wait for a parent.
+    pub blocked: u32,
+    /// May start.
+    pub ready: u32,
+    /// A run tries them.
+    pub active: u32,
+    /// Wait for elements.
+    pub waiting: u32,
+    /// Succeeded or had nothing to do.
+    pub succeeded: u32,
+    /// Failed.
+    pub failed: u32,
+    /// Skipped.
+    pub skipped: u32,
+    /// Cancelled.
+    pub cancelled: u32,
+}
+
+/// A run with what its row knows beside its state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRecord {
+    /// The run.
+    pub run: Run,
+    /// Who claimed its start.
+    pub claimed_by: Option<InstanceId>,
+    /// When its process existed.
+    pub started_at: Option<Timestamp>,
+    /// Its process, also after the end.
+    pub process: Option<Process>,
+}
+
+/// Which flows to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowFilter {
+    /// All.
+    All,
+    /// Those that are not finished.
+    Live,
+    /// Those that are.
+    Finished,
+}
+
+/// Figures about the whole store.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Flows that are not finished.
+    pub live_flows: u64,
+    /// Flows that are.
+    pub finished_flows: u64,
+    /// Runs that are not finished.
+    pub live_runs: u64,
+    /// Slots in use.
+    pub slots_used: u32,
+    /// Effects that are not delivered.
+    pub pending_effects: u64,
+    /// Position of the last event.
+    pub last_event: u64,
+    /// Bytes of the database file and its log.
+    pub bytes: u64,
+}
+
+/// An id of any kind that a person may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AnyId {
+    /// A flow.
+    Flow(FlowId),
+    /// A run.
+    Run(RunId),
+}
+
+/// Reads for operators.
+pub trait Reader: Send + Sync {
+    /// Flows, newest first, older than `before`, at most `limit`.
+    fn flows(&self, filter: FlowFilter, before: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowLine>>;
+
+    /// A flow with all its steps and live runs.
+    fn flow(&self, id: FlowId) -> StoreResult<'_, Option<Flow>>;
+
+    /// Runs of a flow (or of all), newest first, older than `before`, at most `limit`.
+    fn runs(&self, flow: Option<FlowId>, before: Option<RunId>, limit: u32) -> StoreResult<'_, Vec<RunRecord>>;
+
+    /// One run.
+    fn run(&self, id: RunId) -> StoreResult<'_, Option<RunRecord>>;
+
+    /// A definition by its hash, with its source text.
+    fn pipeline(&self, hash: ContentHash) -> StoreResult<'_, Option<(Pipeline, String)>>;
+
+    /// Events of a flow (or of all) after a position, at most `limit`.
+    fn events(&self, flow: Option<FlowId>, after: u64, limit: u32) -> StoreResult<'_, Vec<Event>>;
+
+    /// Flows and runs whose id ends with `suffix` (six characters or more), at most `limit`.
+    fn ids_ending(&self, suffix: String, limit: u32) -> StoreResult<'_, Vec<AnyId>>;
+
+    /// Instances that did not write down their end.
+    fn instances_open(&self) -> StoreResult<'_, Vec<Instance>>;
+
+    /// Figures.
+    fn totals(&self) -> StoreResult<'_, Totals>;
+}
