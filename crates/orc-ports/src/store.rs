@@ -122,6 +122,16 @@ pub enum StoreError {
         /// Which column, and what is wrong with it.
         what: String,
     },
+    /// A caller broke the contract of this port; nothing was written. A bug of this program, never a state of the world.
+    #[error("{operation} of `{id}` breaks the contract of the store: {what}")]
+    Contract {
+        /// What was tried.
+        operation: &'static str,
+        /// About what.
+        id: String,
+        /// Which rule.
+        what: String,
+    },
     /// Any other failure of the database.
     #[error("the database failed ({operation})")]
     Database {

@@ -1,1 +1,3 @@
 //! Model store, scripted effects, simulator, conformance suites.
+
+pub mod model;
