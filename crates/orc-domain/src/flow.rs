@@ -34,8 +34,19 @@ pub struct FlowSpec {
     pub requested_by: Principal,
     /// When.
     pub created_at: Timestamp,
-    /// The flow that this one carries on after `retry`, and the steps whose results it took over.
+    /// The flow that this one carries on after `retry`.
     pub retry_of: Option<FlowId>,
+    /// Results of that flow that stay true, by path; empty unless `retry_of` is set.
+    pub taken_over: BTreeMap<StepPath, TakenOver>,
+}
+
+/// A result that a retry takes over instead of making it again.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TakenOver {
+    /// `Succeeded` or `NoChange`; nothing else counts as done.
+    pub outcome: StepOutcome,
+    /// What the step put out.
+    pub output: Option<Value>,
 }
 
 /// The changing part of a flow that is not in its steps.
@@ -161,15 +172,13 @@ pub struct Step {
     pub state: StepState,
     /// Since when it stands there.
     pub since: Timestamp,
-    /// Direct parents that are not finished.
-    pub blockers: u32,
     /// Runs made so far.
     pub attempts: u32,
     /// Of these, those whose failure used up the step's `retry:`.
     pub failures: u32,
     /// Of these, those whose process was lost.
     pub losses: u32,
-    /// What it put out, once it succeeded; for a fan-out the list of results.
+    /// What it put out, once it succeeded. The results of a fan-out are those of its elements.
     pub output: Option<Value>,
 }
 
@@ -223,10 +232,10 @@ pub enum Held {
     Limit,
 }
 
-/// Counters of a fan-out.
+/// The expansion of a fan-out. How many elements run or are finished is counted from the elements, not stored twice.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FanOut {
-    /// The list, evaluated once; emptied as soon as every element is written.
+    /// The elements that are not written yet, from the list that was evaluated once.
     pub list: Vec<Value>,
     /// Elements in all.
     pub total: u32,
@@ -234,14 +243,8 @@ pub struct FanOut {
     pub expanded: u32,
     /// The position of element 0; elements follow without gaps.
     pub first: StepNo,
-    /// Elements that hold a slot.
-    pub active: u32,
-    /// Elements that are finished.
-    pub finished: u32,
-    /// Of these, failed.
-    pub failed: u32,
-    /// Of these, cancelled.
-    pub cancelled: u32,
+    /// Elements that were not written were given up, by a cancel or `fail_fast`.
+    pub cut: bool,
 }
 
 /// How a step instance ended. Skipped, succeeded and failed are never mixed.

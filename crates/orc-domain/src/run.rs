@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::flow::StepNo;
 use crate::ids::{FlowId, InstanceId, RunId};
 use crate::path::StepPath;
 use crate::time::{Millis, Timestamp};
@@ -19,6 +20,8 @@ pub struct Run {
     /// The flow it belongs to.
     pub flow: FlowId,
     /// The step instance it tries.
+    pub no: StepNo,
+    /// Its name.
     pub path: StepPath,
     /// 1 for the first.
     pub attempt: u32,
@@ -244,7 +247,11 @@ impl fmt::Display for Cause {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.detail.is_empty() { write!(f, "{}", self.cause) } else { write!(f, "{}: {}", self.cause, self.detail) }
+        if self.detail.is_empty() {
+            write!(f, "{}", self.cause)
+        } else {
+            write!(f, "{}: {}", self.cause, self.detail)
+        }
     }
 }
 

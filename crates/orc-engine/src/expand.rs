@@ -1,0 +1,223 @@
+//! Fan-out: a list becomes elements. The list is evaluated once; elements are written a page at a time, and a join waits
+//! until all are written. Fan-outs expand one after another, so that the elements of one have neighbouring numbers.
+
+use orc_domain::event::Fact;
+use orc_domain::flow::{Element, FanOut, Step, StepNo, StepOutcome, StepState};
+use orc_domain::graph::{EXPANSION_PAGE, MAX_ELEMENTS, MAX_ITEM_BYTES, MAX_LIST_BYTES};
+use orc_domain::run::{Cause, ErrorFamily, Failure, StopReason, WakeReason};
+use orc_domain::transition::Transition;
+use orc_domain::value::Value;
+
+use crate::draft::Draft;
+
+impl Draft<'_> {
+    /// Evaluates the list of a fan-out whose time has come.
+    pub(crate) fn begin_expansion(&mut self, no: StepNo, list: Result<Value, String>) {
+        match list.and_then(check_list) {
+            Ok(list) if list.is_empty() => {
+                self.take(Transition::StepExpandedEmpty);
+                self.finish(no, StepOutcome::NoChange);
+            }
+            Ok(list) => {
+                let total = u32::try_from(list.len()).unwrap_or(u32::MAX);
+                let path = self.step(no).path.clone();
+                self.take(Transition::StepExpanded);
+                self.tell(Fact::StepExpanded { path, total });
+                let fan = FanOut {
+                    list,
+                    total,
+                    expanded: 0,
+                    first: StepNo(0),
+                    cut: false,
+                };
+                self.set_state(no, StepState::Waiting(fan));
+            }
+            Err(detail) => {
+                self.take(Transition::StepExpansionFailed);
+                let failure = Failure {
+                    family: ErrorFamily::Unknown,
+                    cause: Cause::Expansion,
+                    detail,
+                };
+                self.finish(no, StepOutcome::Failed(failure));
+            }
+        }
+    }
+
+    /// Writes at most one page of elements.
+    pub(crate) fn write_page(&mut self) {
+        let mut room = EXPANSION_PAGE;
+        while let Some(no) = self.resident.index.expanding.first().copied() {
+            if room == 0 {
+                return;
+            }
+            let StepState::Waiting(fan) = &self.step(no).state else {
+                return;
+            };
+            let mut fan = fan.clone();
+            if fan.expanded == 0 {
+                fan.first = StepNo(u32::try_from(self.resident.flow.steps.len()).unwrap_or(u32::MAX));
+            } else {
+                self.take(Transition::StepPage);
+            }
+            let page: Vec<Value> = fan.list.drain(..room.min(fan.list.len())).collect();
+            room -= page.len();
+            let from = fan.expanded;
+            fan.expanded += u32::try_from(page.len()).unwrap_or(u32::MAX);
+            self.edit(no, |step| step.state = StepState::Waiting(fan));
+            for (index, value) in (from..).zip(page) {
+                self.write_element(no, index, value);
+            }
+            // Elements that a retry took over may all be finished already.
+            self.join_group(no);
+        }
+    }
+
+    fn write_element(&mut self, group: StepNo, index: u32, value: Value) {
+        let no = StepNo(u32::try_from(self.resident.flow.steps.len()).unwrap_or(u32::MAX));
+        let parent = self.step(group);
+        let path = parent.path.element(index);
+        let taken_over = self.resident.flow.spec.taken_over.get(&path).cloned();
+        let (state, output) = match taken_over {
+            Some(result) => (
+                StepState::Finished {
+                    outcome: result.outcome,
+                },
+                result.output,
+            ),
+            None => (self.element_state(), None),
+        };
+        let ready = matches!(state, StepState::Ready { .. });
+        let element = Some(Element { group, index, value });
+        let (spec, since) = (parent.spec, self.now);
+        let step = Step {
+            no,
+            path,
+            spec,
+            element,
+            state,
+            since,
+            attempts: 0,
+            failures: 0,
+            losses: 0,
+            output,
+        };
+        self.add_step(step);
+        if ready {
+            self.fresh.insert(no);
+        }
+    }
+
+    fn element_state(&self) -> StepState {
+        StepState::Ready {
+            not_before: self.now,
+            held_by: None,
+            wake: WakeReason::PipelineStep,
+        }
+    }
+
+    /// Elements that are not written yet never will be: the flow or a sibling ended it. True when there were any.
+    pub(crate) fn stop_expanding(&mut self, no: StepNo) -> bool {
+        let StepState::Waiting(fan) = &self.step(no).state else {
+            return false;
+        };
+        if fan.expanded == fan.total {
+            return false;
+        }
+        let mut fan = fan.clone();
+        fan.list.clear();
+        fan.total = fan.expanded;
+        fan.cut = true;
+        self.edit(no, |step| step.state = StepState::Waiting(fan));
+        self.join_group(no);
+        true
+    }
+
+    /// An element of a `fail_fast` fan-out failed: its siblings are no longer wanted.
+    pub(crate) fn fail_fast(&mut self, group: StepNo) {
+        let StepState::Waiting(fan) = &self.step(group).state else {
+            return;
+        };
+        let elements = fan.first.0..fan.first.0 + fan.expanded;
+        self.stop_expanding(group);
+        for no in elements {
+            self.cancel_step(StepNo(no), StopReason::FailFast, false);
+        }
+    }
+
+    /// Ends a fan-out whose elements are all written and finished.
+    pub(crate) fn join_group(&mut self, no: StepNo) {
+        let StepState::Waiting(fan) = &self.step(no).state else {
+            return;
+        };
+        let (total, cut) = (fan.total, fan.cut);
+        let count = self.resident.index.groups.get(&no).copied().unwrap_or_default();
+        if fan.expanded < total || count.finished < total {
+            return;
+        }
+        let outcome = if count.failed > 0 {
+            self.take(Transition::GroupFailed);
+            let cause = Cause::Elements {
+                failed: count.failed,
+                total,
+            };
+            let detail = self.first_failure(no).unwrap_or_default();
+            StepOutcome::Failed(Failure {
+                family: ErrorFamily::Unknown,
+                cause,
+                detail,
+            })
+        } else if count.cancelled > 0 || cut {
+            self.take(Transition::GroupCancelled);
+            StepOutcome::Cancelled
+        } else {
+            self.take(Transition::GroupSucceeded);
+            StepOutcome::Succeeded
+        };
+        self.finish(no, outcome);
+    }
+
+    /// `implement[3]: exit code 1`, of the first element that failed.
+    fn first_failure(&self, group: StepNo) -> Option<String> {
+        self.elements(group).find_map(|step| match &step.state {
+            StepState::Finished {
+                outcome: StepOutcome::Failed(failure),
+            } => Some(format!("first `{}`, {}", step.path, failure.cause)),
+            _ => None,
+        })
+    }
+
+    /// The written elements of a fan-out, in index order, finished or not.
+    pub(crate) fn elements(&self, group: StepNo) -> impl Iterator<Item = &Step> {
+        self.resident.elements(group)
+    }
+}
+
+/// Checks what `foreach:` gave against the bounds of an expansion.
+fn check_list(value: Value) -> Result<Vec<Value>, String> {
+    let Value::List(list) = value else {
+        return Err(format!("`foreach` needs a list, and this is {}", value.type_name()));
+    };
+    if list.len() > MAX_ELEMENTS {
+        return Err(format!(
+            "`foreach` takes at most {MAX_ELEMENTS} elements, and this list has {}",
+            list.len()
+        ));
+    }
+    let mut bytes = 0_usize;
+    for (index, item) in list.iter().enumerate() {
+        let size = item.json_len();
+        if size > MAX_ITEM_BYTES {
+            return Err(format!(
+                "element {index} has {size} bytes, at most {MAX_ITEM_BYTES} are allowed"
+            ));
+        }
+        bytes += size;
+    }
+    if bytes > MAX_LIST_BYTES {
+        return Err(format!(
+            "the list has {bytes} bytes, at most {MAX_LIST_BYTES} are allowed"
+        ));
+    }
+    Ok(list)
+}

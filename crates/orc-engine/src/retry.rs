@@ -1,0 +1,155 @@
+//! What a failed or lost run means for its step.
+//!
+//! A failure uses up the user's `retry:`. A loss is ours, not the user's: it has a cap of its own, so that a step that
+//! kills its machine does not do so for ever.
+
+use orc_domain::event::Fact;
+use orc_domain::flow::{StepNo, StepOutcome, StepState};
+use orc_domain::graph::Retry;
+use orc_domain::ids::RunId;
+use orc_domain::run::{Cause, ErrorFamily, Failure, RunOutcome, StopReason, WakeReason};
+use orc_domain::time::Millis;
+use orc_domain::transition::Transition;
+
+use crate::draft::Draft;
+
+/// A step whose process was lost this often is quarantined (design: poison steps).
+pub const MAX_LOSSES: u32 = 3;
+
+impl Draft<'_> {
+    /// A run failed by itself: another attempt, or the end of the step.
+    pub(crate) fn retry_or_fail(&mut self, no: StepNo, failure: Failure) {
+        let retry = self.spec(no).retry;
+        self.edit(no, |step| step.failures += 1);
+        let step = self.step(no);
+        let cancelled = self
+            .live()
+            .is_none_or(|(_, stop)| *stop != orc_domain::flow::Stop::None);
+        if step.failures >= retry.attempts || cancelled {
+            self.take(Transition::StepFailed);
+            self.finish(no, StepOutcome::Failed(failure));
+            return;
+        }
+        let wait = backoff(
+            retry,
+            step.failures,
+            jitter_of(self.resident.flow.spec.id.uuid(), step.path.as_str()),
+        );
+        let (path, attempt, not_before) = (step.path.clone(), step.attempts + 1, self.now + wait);
+        self.take(Transition::StepRetry);
+        self.tell(Fact::RetryPlanned {
+            path,
+            attempt,
+            not_before,
+        });
+        self.make_ready(no, not_before, WakeReason::PipelineStep);
+    }
+
+    /// A run was lost with its instance.
+    pub(crate) fn run_lost(&mut self, no: StepNo, id: RunId, claimed: bool, evidence: &str) {
+        let unwanted = match self.stopping(id) {
+            Some(reason @ (StopReason::Cancel | StopReason::FailFast | StopReason::FinallyDeadline)) => Some(reason),
+            Some(StopReason::Timeout | StopReason::StartDeadline) | None => None,
+        };
+        if let Some(reason) = unwanted {
+            self.take(Transition::RunLostStopping);
+            self.finish_run(no, id, RunOutcome::Cancelled { reason });
+            self.finish(no, StepOutcome::Cancelled);
+            return;
+        }
+        self.take(Transition::RunLost);
+        let lost = |cause| Failure {
+            family: ErrorFamily::ProcessLost,
+            cause,
+            detail: evidence.to_owned(),
+        };
+        self.finish_run(no, id, RunOutcome::Failed(lost(Cause::Lost)));
+        if !claimed {
+            self.take(Transition::StepNeverBegan);
+            self.make_ready(no, self.now, WakeReason::PipelineStep);
+            return;
+        }
+        self.edit(no, |step| step.losses += 1);
+        let losses = self.step(no).losses;
+        if !self.spec(no).idempotent {
+            self.take(Transition::StepLostNotIdempotent);
+            self.finish(no, StepOutcome::Failed(lost(Cause::LostNotIdempotent)));
+        } else if losses >= MAX_LOSSES {
+            self.take(Transition::StepQuarantined);
+            self.finish(no, StepOutcome::Failed(lost(Cause::Quarantined { losses })));
+        } else {
+            self.take(Transition::StepRecovered);
+            self.make_ready(no, self.now, WakeReason::Recovery { lost: id });
+        }
+    }
+
+    /// Puts a step up for its next run.
+    pub(crate) fn make_ready(&mut self, no: StepNo, not_before: orc_domain::time::Timestamp, wake: WakeReason) {
+        self.set_state(
+            no,
+            StepState::Ready {
+                not_before,
+                held_by: None,
+                wake,
+            },
+        );
+        self.fresh.insert(no);
+    }
+}
+
+/// The wait before the attempt after `failures` failures: doubled each time, bounded, plus up to a quarter so that
+/// steps that failed together do not come back together. `jitter` is any number that differs between steps.
+fn backoff(retry: Retry, failures: u32, jitter: u64) -> Millis {
+    let doublings = failures.saturating_sub(1).min(63);
+    let wait = retry.backoff.saturating_mul(1_u64 << doublings).min(retry.max_backoff);
+    let spread = wait.as_millis() / 4;
+    let extra = if spread == 0 {
+        0
+    } else {
+        jitter.wrapping_mul(u64::from(failures) | 1) % (spread + 1)
+    };
+    Millis::from_millis(wait.as_millis().saturating_add(extra))
+}
+
+/// 64 bits that differ from step to step and are the same for the same step.
+fn jitter_of(flow: uuid::Uuid, path: &str) -> u64 {
+    let derived = RunId::derived(flow, path).uuid();
+    derived.as_u64_pair().1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retry(backoff_s: u64, max_s: u64) -> Retry {
+        let (backoff, max_backoff) = (Millis::from_secs(backoff_s), Millis::from_secs(max_s));
+        Retry {
+            attempts: 100,
+            backoff,
+            max_backoff,
+        }
+    }
+
+    #[test]
+    fn back_off_doubles_up_to_its_bound() {
+        let waits: Vec<u64> = (1..=6)
+            .map(|n| backoff(retry(30, 300), n, 0).as_millis() / 1000)
+            .collect();
+        assert_eq!(waits, [30, 60, 120, 240, 300, 300]);
+        assert_eq!(
+            backoff(retry(1, u64::MAX / 1000), 100, 0),
+            Millis::from_secs(u64::MAX / 1000)
+        );
+    }
+
+    #[test]
+    fn jitter_only_adds_and_at_most_a_quarter() {
+        for jitter in [1, 7, 4_999, u64::MAX] {
+            for failures in 1..10 {
+                let plain = backoff(retry(30, 300), failures, 0).as_millis();
+                let with = backoff(retry(30, 300), failures, jitter).as_millis();
+                assert!(with >= plain && with <= plain + plain / 4, "{plain} {with}");
+            }
+        }
+    }
+}

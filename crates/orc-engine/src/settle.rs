@@ -1,0 +1,263 @@
+//! What follows: a finished step frees its dependents, skips them or joins its fan-out; a finished phase opens the next;
+//! the last one ends the flow. Loops until nothing follows any more, then starts what may start.
+
+use orc_domain::event::Fact;
+use orc_domain::flow::{FlowOutcome, FlowState, Phase, SkipReason, StepNo, StepOutcome, StepState, Stop};
+use orc_domain::graph::{Action, FINALLY_DEADLINE, PhaseKind, SpecIndex, StepSpec};
+use orc_domain::run::{Cause, ErrorFamily, Failure, WakeReason};
+use orc_domain::transition::Transition;
+use orc_domain::value::Value;
+
+use crate::draft::Draft;
+use crate::resident::spec_index;
+use crate::scope::StepScope;
+
+/// What the direct parents of a step and its `if:` say.
+enum Verdict {
+    Go,
+    Skip(SkipReason),
+    Error(String),
+}
+
+impl Draft<'_> {
+    /// Draws every consequence of what happened so far.
+    pub(crate) fn settle(&mut self) {
+        let mut page_written = false;
+        loop {
+            while let Some(no) = self.open.pop_front() {
+                self.propagate(no);
+            }
+            if self.end_phase() || !self.open.is_empty() {
+                continue;
+            }
+            if !page_written {
+                page_written = true;
+                self.write_page();
+            }
+            self.start_due_steps();
+            if self.open.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Ends a step and puts it up for `propagate`.
+    pub(crate) fn finish(&mut self, no: StepNo, outcome: StepOutcome) {
+        let failed = matches!(outcome, StepOutcome::Failed(_));
+        let spec = self.spec(no);
+        let (phase, counts) = (spec.phase, failed && !spec.continue_on_fail);
+        let step = self.step(no);
+        let (path, is_element) = (step.path.clone(), step.element.is_some());
+        self.tell(Fact::StepFinished {
+            path,
+            outcome: outcome.clone(),
+        });
+        self.set_state(no, StepState::Finished { outcome });
+        if !is_element {
+            self.edit_head(|head| match phase {
+                PhaseKind::Main => {
+                    head.open_main -= 1;
+                    head.main_failed |= counts;
+                }
+                PhaseKind::Finally => {
+                    head.open_finally -= 1;
+                    head.finally_failed |= counts;
+                }
+            });
+        }
+        self.fresh.remove(&no);
+        self.open.push_back(no);
+    }
+
+    /// The consequences of one finished step.
+    fn propagate(&mut self, no: StepNo) {
+        let step = self.step(no);
+        let failed = matches!(
+            step.state,
+            StepState::Finished {
+                outcome: StepOutcome::Failed(_)
+            }
+        );
+        if let Some(group) = step.element.as_ref().map(|element| element.group) {
+            let fail_fast = self.spec(no).foreach.as_ref().is_some_and(|foreach| foreach.fail_fast);
+            if failed && fail_fast {
+                self.fail_fast(group);
+            }
+            self.join_group(group);
+            return;
+        }
+        let dependents = self.resident.dependents.clone();
+        for dependent in &dependents[step_spec(self, no)] {
+            let at = dependent.0 as usize;
+            self.resident.index.blockers[at] = self.resident.index.blockers[at].saturating_sub(1);
+            if self.resident.index.blockers[at] == 0 {
+                self.unblock(StepNo(dependent.0));
+            }
+        }
+    }
+
+    /// Looks at every step of a phase that waits for no parent.
+    pub(crate) fn open_phase(&mut self, phase: PhaseKind) {
+        for at in 0..self.resident.pipeline.steps.len() {
+            let no = StepNo(spec_index(at).0);
+            let opens = self.resident.pipeline.steps[at].phase == phase && self.resident.index.blockers[at] == 0;
+            if !opens || !matches!(self.step(no).state, StepState::Blocked) {
+                continue;
+            }
+            self.unblock(no);
+        }
+    }
+
+    /// The last direct parent is finished: the step becomes ready, expands, is skipped or fails.
+    fn unblock(&mut self, no: StepNo) {
+        let allowed = match self.live() {
+            Some((Phase::Main, Stop::None)) => self.spec(no).phase == PhaseKind::Main,
+            Some((Phase::Finally { .. }, stop)) => {
+                self.spec(no).phase == PhaseKind::Finally && !matches!(stop, Stop::Force { .. })
+            }
+            _ => false,
+        };
+        if !allowed || !matches!(self.step(no).state, StepState::Blocked) {
+            return;
+        }
+        let path = self.step(no).path.clone();
+        if let Some(result) = self.resident.flow.spec.taken_over.get(&path).cloned() {
+            self.take(Transition::StepTakenOver);
+            self.edit(no, |step| step.output = result.output);
+            self.finish(no, result.outcome);
+            return;
+        }
+        match self.verdict(no) {
+            Verdict::Skip(reason) => {
+                let by_parent = matches!(reason, SkipReason::Parent { .. });
+                self.take(if by_parent {
+                    Transition::StepSkippedParent
+                } else {
+                    Transition::StepSkippedCondition
+                });
+                self.finish(no, StepOutcome::Skipped(reason));
+            }
+            Verdict::Error(detail) => {
+                self.take(Transition::StepConditionError);
+                let failure = Failure {
+                    family: ErrorFamily::Unknown,
+                    cause: Cause::Expression,
+                    detail,
+                };
+                self.finish(no, StepOutcome::Failed(failure));
+            }
+            Verdict::Go => self.open_step(no),
+        }
+    }
+
+    fn open_step(&mut self, no: StepNo) {
+        let list = self.spec(no).foreach.as_ref().map(|foreach| {
+            let scope = StepScope::of(&self.resident, no);
+            orc_domain::expr::eval(&foreach.list, &scope).map_err(|error| format!("foreach: {error}"))
+        });
+        match list {
+            Some(list) => self.begin_expansion(no, list),
+            None => {
+                self.take(Transition::StepReady);
+                self.make_ready(no, self.now, WakeReason::PipelineStep);
+            }
+        }
+    }
+
+    fn verdict(&self, no: StepNo) -> Verdict {
+        let spec = self.spec(no);
+        if spec.condition.implicit_success
+            && let Some(reason) = self.refusing_parent(spec)
+        {
+            return Verdict::Skip(reason);
+        }
+        let Some(expr) = &spec.condition.expr else {
+            return Verdict::Go;
+        };
+        let scope = StepScope::of(&self.resident, no);
+        match orc_domain::expr::eval(expr, &scope) {
+            Ok(Value::Bool(true)) => Verdict::Go,
+            Ok(Value::Bool(false)) => Verdict::Skip(SkipReason::Condition),
+            Ok(other) => Verdict::Error(format!("`if` needs true or false, and this is {}", other.type_name())),
+            Err(error) => Verdict::Error(format!("if: {error}")),
+        }
+    }
+
+    /// The first direct parent, in file order, whose end the step does not accept.
+    fn refusing_parent(&self, spec: &StepSpec) -> Option<SkipReason> {
+        spec.needs.iter().find_map(|need| {
+            let parent = self.step(StepNo(need.0));
+            let StepState::Finished { outcome } = &parent.state else {
+                return None;
+            };
+            let accepted = accepts(outcome, self.resident.spec_of(parent).continue_on_fail);
+            let reason = SkipReason::Parent {
+                path: parent.path.clone(),
+                outcome: outcome.word().to_owned(),
+            };
+            (!accepted).then_some(reason)
+        })
+    }
+
+    /// Opens `finally` when the main part is over, ends the flow when that is. True when something changed.
+    fn end_phase(&mut self) -> bool {
+        let head = &self.resident.flow.head;
+        let FlowState::Live { phase, stop } = &head.state else {
+            return false;
+        };
+        let (phase, stop) = (*phase, stop.clone());
+        match phase {
+            Phase::Main if head.open_main == 0 && head.open_finally > 0 && !matches!(stop, Stop::Force { .. }) => {
+                self.take(Transition::FlowFinally);
+                let phase = Phase::Finally {
+                    deadline: self.now + FINALLY_DEADLINE,
+                };
+                self.edit_head(|head| head.state = FlowState::Live { phase, stop });
+                self.open_phase(PhaseKind::Finally);
+                true
+            }
+            Phase::Main | Phase::Finally { .. } if head.open_main == 0 && head.open_finally == 0 => {
+                let outcome = if stop != Stop::None {
+                    FlowOutcome::Cancelled
+                } else if head.main_failed || head.finally_failed {
+                    FlowOutcome::Failed
+                } else {
+                    FlowOutcome::Succeeded
+                };
+                self.end_flow(outcome);
+                true
+            }
+            Phase::Main | Phase::Finally { .. } => false,
+        }
+    }
+
+    fn end_flow(&mut self, outcome: FlowOutcome) {
+        self.take(match outcome {
+            FlowOutcome::Succeeded => Transition::FlowSucceeded,
+            FlowOutcome::Failed | FlowOutcome::BudgetExhausted => Transition::FlowFailed,
+            FlowOutcome::Cancelled => Transition::FlowCancelledFinished,
+        });
+        let at = self.now;
+        self.edit_head(|head| head.state = FlowState::Finished { at, outcome });
+        self.tell(Fact::FlowFinished { outcome });
+    }
+
+    /// The action of a step instance.
+    pub(crate) fn action(&self, no: StepNo) -> &Action {
+        &self.spec(no).action
+    }
+}
+
+/// Whether a dependent without `if:` goes on after a parent that ended so.
+pub(crate) fn accepts(outcome: &StepOutcome, continue_on_fail: bool) -> bool {
+    match outcome {
+        StepOutcome::Succeeded | StepOutcome::NoChange => true,
+        StepOutcome::Failed(_) => continue_on_fail,
+        StepOutcome::Skipped(_) | StepOutcome::Cancelled => false,
+    }
+}
+
+fn step_spec(draft: &Draft<'_>, no: StepNo) -> usize {
+    let SpecIndex(at) = draft.step(no).spec;
+    at as usize
+}
