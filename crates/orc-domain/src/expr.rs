@@ -1,10 +1,16 @@
 //! Typed, side-effect-free expressions: the tree, and its evaluation against a [`Scope`].
 //!
-//! The parser and the type check live in `orc-spec`. Evaluation is total: bounded by the size of the tree and of the
-//! values it meets, no loops, no calls out.
+//! The parser and the type check live in `orc-spec`; evaluation is [`eval`] and [`Template::render`]. It is total:
+//! bounded by the size of the tree and of the values it meets, no loops, no calls out.
+
+mod eval;
+mod print;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::eval::{MAX_TEXT_BYTES, eval};
 use crate::value::Value;
 
 /// An expression as compiled; stored in the compiled pipeline.
@@ -156,6 +162,118 @@ pub enum TemplatePart {
     Expr(Expr),
 }
 
+/// What an expression reads: a root and the members after it, as far as they are written as names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reference<'a> {
+    /// The first name.
+    pub root: &'a Root,
+    /// What follows.
+    pub path: &'a [Segment],
+}
+
+impl<'a> Reference<'a> {
+    /// The first member when it is a name: the step of `steps.plan.output`.
+    #[must_use]
+    pub fn member(&self) -> Option<&'a str> {
+        match self.path.first() {
+            Some(Segment::Member(name)) => Some(name),
+            Some(Segment::Index(_)) | None => None,
+        }
+    }
+}
+
+impl Expr {
+    /// Everything it reads, in the order written, those within an index included.
+    #[must_use]
+    pub fn references(&self) -> Vec<Reference<'_>> {
+        let mut found = Vec::new();
+        self.walk(&mut |expr| {
+            if let Self::Ref { root, path } = expr {
+                found.push(Reference { root, path });
+            }
+        });
+        found
+    }
+
+    /// The roots it reads.
+    #[must_use]
+    pub fn roots(&self) -> BTreeSet<&Root> {
+        self.references().into_iter().map(|reference| reference.root).collect()
+    }
+
+    /// True when it asks for a status function; then a step has no implicit `success()`.
+    #[must_use]
+    pub fn uses_status(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |expr| found |= matches!(expr, Self::Status(_)));
+        found
+    }
+
+    fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a Self)) {
+        visit(self);
+        match self {
+            Self::Literal(_) | Self::Status(_) => {}
+            Self::Ref { path, .. } => {
+                for segment in path {
+                    if let Segment::Index(index) = segment {
+                        index.walk(visit);
+                    }
+                }
+            }
+            Self::Unary(_, operand) => operand.walk(visit),
+            Self::Binary(_, left, right) => {
+                left.walk(visit);
+                right.walk(visit);
+            }
+            Self::Call(_, arguments) => {
+                for argument in arguments {
+                    argument.walk(visit);
+                }
+            }
+        }
+    }
+}
+
+impl Template {
+    /// A template without expressions.
+    #[must_use]
+    pub fn literal(text: impl Into<String>) -> Self {
+        Self {
+            parts: vec![TemplatePart::Literal(text.into())],
+        }
+    }
+
+    /// Its expressions, in the order written.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Expr(expr) => Some(expr),
+            TemplatePart::Literal(_) => None,
+        })
+    }
+
+    /// Everything it reads, in the order written.
+    #[must_use]
+    pub fn references(&self) -> Vec<Reference<'_>> {
+        self.expressions().flat_map(Expr::references).collect()
+    }
+}
+
+/// The hint of [`EvalError::Missing`]: a close name and what there is, at most ten names.
+#[must_use]
+pub fn missing_hint<'a>(member: &str, existing: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    const SHOWN: usize = 10;
+    let names: Vec<&str> = existing.clone().into_iter().take(SHOWN + 1).collect();
+    if names.is_empty() {
+        return " (it has nothing)".to_owned();
+    }
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    let listed = names[..names.len().min(SHOWN)].join(", ");
+    match crate::suggest::closest(member, existing) {
+        Some(close) => format!(" (did you mean `{close}`? it has: {listed}{more})"),
+        None => format!(" (it has: {listed}{more})"),
+    }
+}
+
 /// Where names get their values during evaluation.
 pub trait Scope {
     /// The value of `root`, or with `member` of that member of it; `steps` is only ever asked with a member, so that a
@@ -173,17 +291,17 @@ pub trait Scope {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     /// A member that is not there: names what was read and who should have produced it.
-    #[error("{what} has no `{member}`{hint}")]
+    #[error("`{what}` has no `{member}`{hint}")]
     Missing {
         /// The part of the reference that exists, `steps.plan.output`.
         what: String,
         /// The part that does not.
         member: String,
-        /// ` (it has: a, b)` or empty.
+        /// ` (it has: a, b)` or empty; [`missing_hint`] makes it.
         hint: String,
     },
     /// An operand of the wrong type.
-    #[error("{what} needs {wanted}, and this is {found}")]
+    #[error("{what} needs {wanted}, not {found}")]
     Type {
         /// The operator or function.
         what: String,
@@ -191,6 +309,14 @@ pub enum EvalError {
         wanted: &'static str,
         /// What it got.
         found: &'static str,
+    },
+    /// A function with the wrong number of arguments; the type check lets none through.
+    #[error("`{function}` does not take {found} arguments")]
+    Arguments {
+        /// The function.
+        function: String,
+        /// How many it got.
+        found: usize,
     },
     /// A number that does not fit.
     #[error("{what} is out of range")]
@@ -207,3 +333,6 @@ pub enum EvalError {
         limit: usize,
     },
 }
+
+#[cfg(test)]
+mod tests;
