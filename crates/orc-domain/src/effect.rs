@@ -89,3 +89,38 @@ pub struct Decision {
     /// Transitions that were taken, for coverage and the log.
     pub transitions: Vec<Transition>,
 }
+
+impl Decision {
+    /// Whether there is nothing to commit.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Joins a decision with the one made right after it, so that both commit together. Of a row that both change only
+    /// the later state is written; events, effects and claims keep their order.
+    #[must_use]
+    pub fn then(mut self, later: Self) -> Self {
+        if !later.changes.is_empty() {
+            self.changes.retain(|old| !later.changes.iter().any(|new| new.is_same_row(old)));
+            self.changes.extend(later.changes);
+        }
+        self.events.extend(later.events);
+        self.effects.extend(later.effects);
+        self.claims.extend(later.claims);
+        self.releases.extend(later.releases);
+        self.transitions.extend(later.transitions);
+        self
+    }
+}
+
+impl Change {
+    fn is_same_row(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Head(_), Self::Head(_)) => true,
+            (Self::Step(one), Self::Step(two)) => one.no == two.no,
+            (Self::Run(one), Self::Run(two)) => one.id == two.id,
+            (Self::Head(_) | Self::Step(_) | Self::Run(_), _) => false,
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use orc_domain::effect::{Command, EffectKind};
 use orc_domain::expr::{EvalError, Scope};
-use orc_domain::flow::{Held, Phase, StepNo, StepOutcome, StepState, Stop};
+use orc_domain::flow::{Held, StepNo, StepOutcome, StepState};
 use orc_domain::graph::{Action, RunAction};
 use orc_domain::ids::RunId;
 use orc_domain::run::{Cause, ErrorFamily, Failure, Run, RunState, WakeReason};
@@ -25,31 +25,18 @@ const MAX_ENV_BYTES: usize = 120 * 1024;
 impl Draft<'_> {
     /// Starts what may start and marks what became ready but must wait.
     pub(crate) fn start_due_steps(&mut self) {
-        let open = match self.live() {
-            Some((Phase::Main, stop)) => *stop == Stop::None,
-            Some((Phase::Finally { deadline }, stop)) => !matches!(stop, Stop::Force { .. }) && deadline > self.now,
-            None => false,
-        };
-        if !open {
+        if !self.resident.may_start(self.now) {
             return;
         }
         let groups: Vec<Option<StepNo>> = self.resident.index.due.keys().copied().collect();
         for group in groups {
-            while self.slots > 0 && self.has_room(group) {
+            while self.slots > 0 && self.resident.has_room(group) {
                 let due = self.resident.index.due.get(&group).and_then(|due| due.first().copied());
                 let Some(no) = due else { break };
                 self.start_step(no);
             }
         }
         self.mark_held();
-    }
-
-    /// Whether the `limit` of a fan-out allows another element.
-    fn has_room(&self, group: Option<StepNo>) -> bool {
-        let Some(group) = group else { return true };
-        let limit = self.spec(group).foreach.as_ref().and_then(|foreach| foreach.limit);
-        let active = self.resident.index.groups.get(&group).map_or(0, |count| count.active);
-        limit.is_none_or(|limit| active < limit)
     }
 
     /// Steps that became ready in this decision and did not start say what they wait for.
@@ -64,7 +51,7 @@ impl Draft<'_> {
             }
             let (not_before, wake) = (*not_before, wake.clone());
             let group = step.element.as_ref().map(|element| element.group);
-            let (held, transition) = if self.has_room(group) {
+            let (held, transition) = if self.resident.has_room(group) {
                 (Held::Slot, Transition::StepHeldSlot)
             } else {
                 (Held::Limit, Transition::StepHeldLimit)

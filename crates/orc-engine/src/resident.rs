@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use orc_domain::flow::{Flow, Step, StepNo, StepOutcome, StepState};
+use orc_domain::flow::{Flow, FlowState, Phase, Step, StepNo, StepOutcome, StepState, Stop};
 use orc_domain::graph::{Graph, Pipeline, SpecIndex, StepSpec};
 use orc_domain::run::{Run, RunState};
 use orc_domain::time::Timestamp;
@@ -81,10 +81,30 @@ impl Resident {
         self.flow.head.wake_at
     }
 
-    /// Whether it has steps that only wait for a slot.
+    /// Whether it would start something if a slot were free.
     #[must_use]
     pub fn wants_slot(&self) -> bool {
-        self.index.due.values().any(|steps| !steps.is_empty())
+        self.may_start(self.flow.head.seen) && self.index.due.keys().any(|group| self.has_room(*group))
+    }
+
+    /// Whether steps of the phase that is open may start at all.
+    pub(crate) fn may_start(&self, now: Timestamp) -> bool {
+        match &self.flow.head.state {
+            FlowState::Live { phase: Phase::Main, stop } => *stop == Stop::None,
+            FlowState::Live { phase: Phase::Finally { deadline }, stop } => {
+                !matches!(stop, Stop::Force { .. }) && *deadline > now
+            }
+            FlowState::Finished { .. } => false,
+        }
+    }
+
+    /// Whether the `limit` of a fan-out allows another element. `None`: steps that are not elements have none.
+    pub(crate) fn has_room(&self, group: Option<StepNo>) -> bool {
+        let Some(group) = group else { return true };
+        let spec = &self.pipeline.steps[self.flow.steps[group.0 as usize].spec.0 as usize];
+        let limit = spec.foreach.as_ref().and_then(|foreach| foreach.limit);
+        let active = self.index.groups.get(&group).map_or(0, |count| count.active);
+        limit.is_none_or(|limit| active < limit)
     }
 
     /// Whether the index is what it would be if it were built now: a check for proofs.
