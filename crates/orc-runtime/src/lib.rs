@@ -1,1 +1,29 @@
-//! The shell: dispatcher, effect runners, reconcilers, control socket.
+//! The shell around the decisions: it hears, asks `orc-engine` to decide, commits, and delivers effects.
+//!
+//! Ring 4: knows the engine and the ports, never an implementation of a port. Nothing here decides what a flow does next;
+//! a new reaction belongs into `decide`.
+//!
+//! [`Dispatcher`] is the loop; `flow_loop` owns one flow at a time; `delivery` carries effects out; `recovery` runs at the
+//! start and makes the store tell the truth about what a dead instance left; `slots` keeps the queue for slots fair;
+//! `consumers` read the event log by cursor; [`control`] is the socket through which other processes speak to us;
+//! [`data_dir`] is where everything lies and who holds it.
+
+pub mod clock;
+mod consumers;
+pub mod control;
+pub mod data_dir;
+mod delivery;
+mod dispatcher;
+mod endings;
+mod flow_loop;
+mod follow;
+mod recovery;
+mod shell;
+mod slots;
+mod tasks;
+
+pub use consumers::{CONSUMERS, ConsumerRow};
+pub use dispatcher::{Dispatcher, DispatcherError, Heard, Parts};
+pub use follow::{Follower, Seen};
+pub use recovery::Recovered;
+pub use shell::{Router, Shape, Trouble};

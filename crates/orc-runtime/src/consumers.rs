@@ -1,0 +1,96 @@
+//! Consumers of the event log, each with its own durable cursor. They never change a flow; one that wants to sends an
+//! input. A consumer sees every event at least once, so what it does must be safe to repeat.
+//!
+//! [`CONSUMERS`] is the whole list: what is not in it does not run, and what is in it is printed in the reference.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use orc_domain::event::{Event, Fact};
+use orc_ports::store::{Guarded, StoreError};
+
+use crate::shell::Shell;
+
+/// Events read at once.
+const PAGE: u32 = 256;
+
+/// A row of the table.
+pub struct ConsumerRow {
+    /// Its name, which is also the name of its cursor.
+    pub name: &'static str,
+    /// The kinds of events it acts on.
+    pub kinds: &'static [&'static str],
+    /// What it does.
+    pub what: &'static str,
+    act: fn(Arc<Shell>, Event) -> BoxFuture<'static, Result<(), String>>,
+}
+
+/// All consumers.
+pub const CONSUMERS: &[ConsumerRow] = &[ConsumerRow {
+    name: "temp-files",
+    kinds: &["FlowFinished"],
+    what: "removes the private files of the flow's steps ($ORC_TEMP, $ORC_OUTPUT)",
+    act: remove_temp_files,
+}];
+
+fn remove_temp_files(shell: Arc<Shell>, event: Event) -> BoxFuture<'static, Result<(), String>> {
+    async move {
+        let Fact::FlowFinished { .. } = event.body.fact else {
+            return Ok(());
+        };
+        let directory = shell.data.flow_temp(event.flow);
+        match tokio::fs::remove_dir_all(&directory).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(format!("cannot remove `{}`: {error}", directory.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+    .boxed()
+}
+
+/// Feeds one consumer until the program ends, and then what is left.
+pub(crate) async fn run(shell: Arc<Shell>, row: &'static ConsumerRow) {
+    let mut commits = shell.commits.subscribe();
+    let ending = shell.tasks.ending();
+    loop {
+        let last_round = ending.is_cancelled();
+        if let Err(error) = catch_up(&shell, row).await
+            && !shell.wait_out(&error).await
+        {
+            return;
+        }
+        if last_round {
+            return;
+        }
+        tokio::select! {
+            changed = commits.changed() => if changed.is_err() { return },
+            () = ending.cancelled() => {}
+        }
+    }
+}
+
+async fn catch_up(shell: &Arc<Shell>, row: &'static ConsumerRow) -> Result<(), StoreError> {
+    loop {
+        let cursor = shell.store.consumer_cursor(row.name).await?;
+        let events = shell.store.events_after(cursor, PAGE).await?;
+        let Some(last) = events.last().map(|event| event.position) else {
+            return Ok(());
+        };
+        for event in events {
+            if !row.kinds.contains(&event.body.fact.kind()) {
+                continue;
+            }
+            let position = event.position;
+            if let Err(what) = (row.act)(Arc::clone(shell), event).await {
+                // One event that cannot be acted on must not stop the others: it is said, and the cursor moves on.
+                tracing::warn!(consumer = row.name, position, what, "an event could not be acted on");
+            }
+        }
+        if shell.store.consumer_advance(row.name, cursor, last).await? != Guarded::Updated {
+            return Ok(());
+        }
+    }
+}

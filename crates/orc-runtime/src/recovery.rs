@@ -1,0 +1,138 @@
+//! At the start: make the store tell the truth about what a dead instance left.
+//!
+//! Holding the lock proves that every other instance is dead. Their processes are ended on proof, their runs are lost,
+//! and every unfinished flow hears so, whether this command goes on with it or not: a slot held by the dead would starve
+//! the living. Flows are carried on only where somebody asked for it.
+
+use std::collections::BTreeSet;
+
+use orc_domain::effect::Decision;
+use orc_domain::ids::{FlowId, InstanceId, RunId};
+use orc_domain::input::{Input, Signed};
+use orc_domain::principal::Principal;
+use orc_engine::{Context, Resident, decide};
+use orc_ports::executor::Reaped;
+use orc_ports::store::{Commit, Committed, Instance, LoadedFlow, StoreError};
+
+use crate::dispatcher::DispatcherError;
+use crate::flow_loop::load;
+use crate::shell::Shell;
+
+/// Flows that are looked at in one read.
+const PAGE: u32 = 500;
+
+/// What was found and done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Instances that ended without saying so.
+    pub dead: Vec<Instance>,
+    /// Their processes that were still there.
+    pub reaped: Vec<Reaped>,
+    /// Runs that were lost with them.
+    pub lost: Vec<RunId>,
+    /// Flows that are not finished, oldest first.
+    pub unfinished: Vec<FlowId>,
+}
+
+pub(crate) async fn recover(shell: &Shell) -> Result<Recovered, DispatcherError> {
+    let open = shell.store.instances_open().await?;
+    let dead: Vec<Instance> = open
+        .into_iter()
+        .filter(|instance| instance.id != shell.instance)
+        .collect();
+    let ids: Vec<InstanceId> = dead.iter().map(|instance| instance.id).collect();
+    let reaped = if ids.is_empty() {
+        Vec::new()
+    } else {
+        shell.executor.reap(ids.clone()).await?
+    };
+    let found: BTreeSet<RunId> = reaped.iter().map(|reaped| reaped.run).collect();
+    let mut recovered = Recovered {
+        dead,
+        reaped,
+        ..Recovered::default()
+    };
+    let mut after = None;
+    loop {
+        let page = shell.store.flows_unfinished(after, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = Some(*last);
+        for flow in page {
+            recovered.lost.extend(tell_losses(shell, flow, &found).await?);
+            recovered.unfinished.push(flow);
+        }
+    }
+    for id in ids {
+        shell.store.instance_end(id, shell.clock.now()).await?;
+    }
+    Ok(recovered)
+}
+
+/// Tells one flow which of its runs are lost. Nothing starts: no slot is offered.
+async fn tell_losses(shell: &Shell, id: FlowId, found: &BTreeSet<RunId>) -> Result<Vec<RunId>, StoreError> {
+    loop {
+        let Some(loaded) = shell.store.flow_load(id).await? else {
+            return Ok(Vec::new());
+        };
+        if loaded.flow.runs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let inputs = losses(&loaded, shell, found);
+        let lost = loaded.flow.runs.keys().copied().collect();
+        let Some(resident) = load(shell, id).await? else {
+            return Ok(Vec::new());
+        };
+        let expected = resident.flow().head.version;
+        let context = Context {
+            now: shell.clock.now(),
+            slots: 0,
+            grace: shell.shape.grace,
+        };
+        let decision = decide_all(resident, &inputs, &context);
+        let commit = Commit {
+            flow: id,
+            create: None,
+            expected,
+            decision,
+            slots: shell.shape.slots,
+        };
+        match shell.store.commit(commit).await? {
+            Committed::Done => return Ok(lost),
+            Committed::Stale | Committed::Refused(_) => {}
+        }
+    }
+}
+
+fn losses(loaded: &LoadedFlow, shell: &Shell, found: &BTreeSet<RunId>) -> Vec<Signed> {
+    let input = |run: &RunId| {
+        let owner = loaded
+            .claimed
+            .iter()
+            .find(|(claimed, _)| claimed == run)
+            .map(|(_, instance)| *instance);
+        let evidence = match owner {
+            Some(instance) if found.contains(run) => format!("{instance} ended; its process was found and killed"),
+            Some(instance) => format!("{instance} ended, and no process of the run is left"),
+            None => "the instance ended before the run was started".to_owned(),
+        };
+        Signed {
+            by: Principal::System,
+            input: Input::RunLost {
+                run: *run,
+                claimed: owner.is_some_and(|owner| owner != shell.instance),
+                evidence,
+            },
+        }
+    };
+    loaded.flow.runs.keys().map(input).collect()
+}
+
+fn decide_all(mut resident: Resident, inputs: &[Signed], context: &Context) -> Decision {
+    let mut all = Decision::default();
+    for signed in inputs {
+        let (next, decision) = decide(resident, signed, context);
+        resident = next;
+        all = all.then(decision);
+    }
+    all
+}
