@@ -77,7 +77,7 @@ impl Model {
             return Ok(Committed::Stale);
         }
         let head = self.check(commit)?.clone();
-        if let Some(refused) = self.refused(commit) {
+        if let Some(refused) = self.check_claims(commit)? {
             return Ok(Committed::Refused(refused));
         }
         self.apply(commit, head);
@@ -250,13 +250,6 @@ impl Model {
             }
         }
         self.check_rows(commit)?;
-        let pending: BTreeSet<EffectId> = self.outbox.values().flatten().map(|effect| effect.id).collect();
-        let mut fresh = BTreeSet::new();
-        for effect in &commit.decision.effects {
-            if pending.contains(&effect.id) || !fresh.insert(effect.id) {
-                return Err(fail("an effect is decided once"));
-            }
-        }
         Ok(head)
     }
 
@@ -275,6 +268,10 @@ impl Model {
                         return Err(fail("numbers of steps have no gap"));
                     }
                     next_step = next_step.max(no + 1);
+                    let current = self.flows.get(&commit.flow).and_then(|flow| flow.step(step.no));
+                    if current.is_some_and(|current| current.path != step.path) {
+                        return Err(fail("a step keeps its path"));
+                    }
                     let kept = self.paths.get(&(commit.flow, step.path.clone()));
                     if *kept.unwrap_or(fresh.entry(&step.path).or_insert(step.no)) != step.no {
                         return Err(fail("a path names one step"));
@@ -302,18 +299,37 @@ impl Model {
         Ok(())
     }
 
-    fn refused(&self, commit: &Commit) -> Option<ClaimKind> {
+    /// Claims after releases, then effects; `Some` when a claim is refused.
+    fn check_claims(&self, commit: &Commit) -> Result<Option<ClaimKind>, StoreError> {
+        let fail = |what: &str| broken("commit", commit.flow, what);
         let mut held = self.slots.clone();
         for Claim::Slot { run } in &commit.decision.releases {
             held.remove(run);
         }
         for Claim::Slot { run } in &commit.decision.claims {
             if held.len() >= commit.slots as usize {
-                return Some(ClaimKind::Slot);
+                return Ok(Some(ClaimKind::Slot));
             }
-            held.insert(*run);
+            let decided = commit
+                .decision
+                .changes
+                .iter()
+                .any(|change| matches!(change, Change::Run(new) if new.id == *run));
+            if !decided && !self.runs.contains_key(run) {
+                return Err(fail("a slot is held by a run"));
+            }
+            if !held.insert(*run) {
+                return Err(fail("a run holds one slot"));
+            }
         }
-        None
+        let pending: BTreeSet<EffectId> = self.outbox.values().flatten().map(|effect| effect.id).collect();
+        let mut fresh = BTreeSet::new();
+        for effect in &commit.decision.effects {
+            if pending.contains(&effect.id) || !fresh.insert(effect.id) {
+                return Err(fail("an effect is decided once"));
+            }
+        }
+        Ok(None)
     }
 
     fn apply(&mut self, commit: &Commit, head: FlowHead) {

@@ -1,0 +1,1 @@
+SELECT id FROM flows WHERE finished_at IS NULL AND wake_at IS NULL

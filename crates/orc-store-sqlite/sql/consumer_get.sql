@@ -1,0 +1,1 @@
+SELECT position FROM consumers WHERE name = $1

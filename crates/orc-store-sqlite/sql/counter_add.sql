@@ -1,0 +1,1 @@
+UPDATE counters SET value = value + $2 WHERE name = $1

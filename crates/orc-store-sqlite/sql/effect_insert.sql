@@ -1,0 +1,1 @@
+INSERT INTO effects (id, flow, data) VALUES ($1, $2, $3)

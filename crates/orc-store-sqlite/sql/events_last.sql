@@ -1,0 +1,1 @@
+SELECT COALESCE(max(position), 0) FROM events

@@ -1,0 +1,1 @@
+SELECT spec, head FROM flows WHERE id = $1

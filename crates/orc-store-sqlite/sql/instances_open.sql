@@ -1,0 +1,1 @@
+SELECT id, pid, command, began_at FROM instances WHERE ended_at IS NULL ORDER BY id

@@ -1,0 +1,1 @@
+SELECT body, source FROM pipelines WHERE hash = $1

@@ -1,0 +1,1 @@
+SELECT position FROM runs WHERE id = $1

@@ -1,0 +1,1 @@
+SELECT id, data FROM effects

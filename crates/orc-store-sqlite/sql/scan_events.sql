@@ -1,0 +1,1 @@
+SELECT position, flow, workspace, kind, v, at, actor, data FROM events

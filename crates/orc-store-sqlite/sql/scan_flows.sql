@@ -1,0 +1,1 @@
+SELECT id, spec, head FROM flows

@@ -1,0 +1,1 @@
+SELECT hash, body FROM pipelines

@@ -1,0 +1,1 @@
+SELECT id, claimed_by, started_at, process, data FROM runs

@@ -1,0 +1,1 @@
+SELECT flow, no, data FROM steps

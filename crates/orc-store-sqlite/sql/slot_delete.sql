@@ -1,0 +1,1 @@
+DELETE FROM slots WHERE run = $1

@@ -1,0 +1,2 @@
+INSERT INTO slots (run)
+SELECT CAST($1 AS TEXT) WHERE (SELECT count(*) FROM slots) < CAST($2 AS BIGINT)

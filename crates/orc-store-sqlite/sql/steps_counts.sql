@@ -1,0 +1,1 @@
+SELECT status, count(*) FROM steps WHERE flow = $1 GROUP BY status

@@ -1,0 +1,1 @@
+SELECT no, data FROM steps WHERE flow = $1 ORDER BY no

@@ -1,0 +1,232 @@
+//! Looking after a database: `db check`, `db backup`, and the facts that `doctor` prints.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use futures_util::TryStreamExt as _;
+use orc_domain::graph::Pipeline;
+use orc_ports::store::StoreError;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Connection as _, Row as _, query};
+
+use crate::failure::failed;
+use crate::read::size;
+use crate::row::{self, Place};
+use crate::schema::{SCHEMA_VERSION, beside, cannot_open, check_readable, read_options, require_file, version};
+use crate::statement::{
+    CHECK_EVENT_GAPS, CHECK_FINISHED_COUNT, CHECK_LIVE_RUNS_OF_FINISHED_FLOWS, CHECK_LIVE_RUNS_WITHOUT_SLOT,
+    CHECK_SLOTS_WITHOUT_LIVE_RUN, CHECK_UNFINISHED_WITHOUT_ALARM, SCAN_EFFECTS, SCAN_EVENTS, SCAN_FLOWS,
+    SCAN_PIPELINES, SCAN_RUNS, SCAN_STEPS, Statement,
+};
+
+/// Findings listed; what is beyond is counted.
+const LISTED: usize = 100;
+
+/// What [`check`] found. Nothing found is an empty list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Sentences, each naming a row where there is one; at most 100.
+    pub listed: Vec<String>,
+    /// Findings beyond those.
+    pub further: u64,
+}
+
+/// Facts about a database file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Its schema version.
+    pub schema: i64,
+    /// The version of this program.
+    pub known: i64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes of its write-ahead log.
+    pub log_bytes: u64,
+    /// `wal` unless somebody changed it.
+    pub journal_mode: String,
+    /// SQLite's own version.
+    pub sqlite: String,
+}
+
+impl Findings {
+    fn add(&mut self, finding: String) {
+        if self.listed.len() < LISTED {
+            self.listed.push(finding)
+        } else {
+            self.further += 1
+        }
+    }
+}
+
+/// Invariants that SQL can ask for: the statement lists what breaks them, the text says what that means.
+const INVARIANTS: &[(Statement, &str)] = &[
+    (CHECK_SLOTS_WITHOUT_LIVE_RUN, "holds a slot and is not live"),
+    (CHECK_LIVE_RUNS_WITHOUT_SLOT, "is live and holds no slot"),
+    (CHECK_LIVE_RUNS_OF_FINISHED_FLOWS, "is live and its flow is over"),
+    (CHECK_UNFINISHED_WITHOUT_ALARM, "is not finished and has no alarm"),
+    (CHECK_EVENT_GAPS, "is the position of an event after a gap"),
+    (CHECK_FINISHED_COUNT, "is a counter that does not agree with its rows"),
+];
+
+/// Looks at everything in the database at `path`, read-only: the file itself, references, counts, and whether each row
+/// can be read.
+///
+/// # Errors
+/// When the database cannot be opened or reading stops; what is wrong *in* it is a finding.
+pub async fn check(path: &Path) -> Result<Findings, StoreError> {
+    let mut connection = connect(path).await?;
+    check_readable(&mut connection, path).await?;
+    let mut findings = Findings::default();
+    for text in rows(&mut connection, "PRAGMA integrity_check").await? {
+        let said: String = text.try_get(0).map_err(failed("integrity_check"))?;
+        if said != "ok" {
+            findings.add(format!("the file is damaged: {said}"));
+        }
+    }
+    for broken in rows(&mut connection, "PRAGMA foreign_key_check").await? {
+        let table: String = broken.try_get(0).map_err(failed("foreign_key_check"))?;
+        let row: Option<i64> = broken.try_get(1).map_err(failed("foreign_key_check"))?;
+        let parent: String = broken.try_get(2).map_err(failed("foreign_key_check"))?;
+        findings.add(format!(
+            "row {} of `{table}` refers to no row of `{parent}`",
+            row.unwrap_or_default()
+        ));
+    }
+    for (statement, meaning) in INVARIANTS {
+        for found in rows(&mut connection, statement.text).await? {
+            let id: String = match found.try_get::<String, _>(0) {
+                Ok(id) => id,
+                Err(_) => found.try_get::<i64, _>(0).map_err(failed(statement.name))?.to_string(),
+            };
+            findings.add(format!("{id} {meaning}"));
+        }
+    }
+    scan(&mut connection, SCAN_PIPELINES, pipeline, &mut findings).await?;
+    scan(&mut connection, SCAN_FLOWS, flow, &mut findings).await?;
+    scan(&mut connection, SCAN_STEPS, step, &mut findings).await?;
+    scan(
+        &mut connection,
+        SCAN_RUNS,
+        |found| row::run(found).map(drop),
+        &mut findings,
+    )
+    .await?;
+    scan(
+        &mut connection,
+        SCAN_EVENTS,
+        |found| row::event(found).map(drop),
+        &mut findings,
+    )
+    .await?;
+    scan(
+        &mut connection,
+        SCAN_EFFECTS,
+        |found| row::effect(found).map(drop),
+        &mut findings,
+    )
+    .await?;
+    connection.close().await.map_err(failed("close"))?;
+    Ok(findings)
+}
+
+/// Copies the database at `path` to the new file `to`, also while somebody writes.
+///
+/// # Errors
+/// When `to` exists, or either file cannot be used.
+pub async fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
+    if to.exists() {
+        let taken = io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "the file is there already; name a new one",
+        );
+        return Err(cannot_open(to, taken));
+    }
+    let mut connection = connect(path).await?;
+    version(&mut connection, path).await?;
+    let half = beside(to, "-half");
+    let Some(name) = half.to_str() else {
+        return Err(cannot_open(to, io::Error::other("its name is not UTF-8")));
+    };
+    query("VACUUM INTO $1")
+        .bind(name)
+        .execute(&mut connection)
+        .await
+        .map_err(failed("backup"))?;
+    connection.close().await.map_err(failed("close"))?;
+    let finish = || {
+        File::open(&half)?.sync_all()?;
+        fs::rename(&half, to)
+    };
+    finish().map_err(|error| cannot_open(to, error))
+}
+
+/// Facts about the database at `path`, also of one that is too new.
+///
+/// # Errors
+/// When there is none, or it is not ours.
+pub async fn facts(path: &Path) -> Result<Facts, StoreError> {
+    let mut connection = connect(path).await?;
+    let schema = match version(&mut connection, path).await {
+        Ok(found) | Err(StoreError::Newer { found, .. }) => found,
+        Err(error) => return Err(error),
+    };
+    let journal_mode = text(&mut connection, "PRAGMA journal_mode").await?;
+    let sqlite = text(&mut connection, "SELECT sqlite_version()").await?;
+    connection.close().await.map_err(failed("close"))?;
+    Ok(Facts {
+        schema,
+        known: SCHEMA_VERSION,
+        bytes: size(path),
+        log_bytes: size(&beside(path, "-wal")),
+        journal_mode,
+        sqlite,
+    })
+}
+
+async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
+    require_file(path)?;
+    SqliteConnection::connect_with(&read_options(path))
+        .await
+        .map_err(|error| cannot_open(path, error))
+}
+
+async fn rows(connection: &mut SqliteConnection, text: &'static str) -> Result<Vec<SqliteRow>, StoreError> {
+    query(text).fetch_all(connection).await.map_err(failed("check"))
+}
+
+async fn text(connection: &mut SqliteConnection, text: &'static str) -> Result<String, StoreError> {
+    let found = query(text).fetch_one(connection).await.map_err(failed("facts"))?;
+    found.try_get(0).map_err(failed("facts"))
+}
+
+async fn scan(
+    connection: &mut SqliteConnection,
+    statement: Statement,
+    read: impl Fn(&SqliteRow) -> Result<(), StoreError>,
+    findings: &mut Findings,
+) -> Result<(), StoreError> {
+    let mut found = query(statement.text).fetch(connection);
+    while let Some(found) = found.try_next().await.map_err(failed(statement.name))? {
+        if let Err(error) = read(&found) {
+            findings.add(error.to_string());
+        }
+    }
+    Ok(())
+}
+
+fn pipeline(found: &SqliteRow) -> Result<(), StoreError> {
+    let place = Place {
+        table: "pipelines",
+        id: row::id_of(found, "pipelines", "hash")?,
+    };
+    place.json::<Pipeline>(found, "body").map(drop)
+}
+
+fn flow(found: &SqliteRow) -> Result<(), StoreError> {
+    row::flow(found, row::id_of(found, "flows", "id")?).map(drop)
+}
+
+fn step(found: &SqliteRow) -> Result<(), StoreError> {
+    row::step(found, row::id_of(found, "steps", "flow")?).map(drop)
+}

@@ -1,0 +1,364 @@
+//! Reads, for the runtime and for operators: short, on connections that cannot write, one snapshot per call.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use orc_domain::effect::Effect;
+use orc_domain::event::Event;
+use orc_domain::flow::Flow;
+use orc_domain::graph::Pipeline;
+use orc_domain::ids::{ContentHash, FlowId, InstanceId, RunId};
+use orc_ports::reader::{AnyId, FlowFilter, FlowLine, RunRecord, StepCounts, Totals};
+use orc_ports::store::{Instance, LoadedFlow, StoreError};
+use sqlx::sqlite::{SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
+use sqlx::{Row as _, query};
+
+use crate::failure::failed;
+use crate::row::{self, Place};
+use crate::schema::{beside, read_options};
+use crate::statement::{
+    CONSUMER_GET, COUNTER_GET, EFFECTS_COUNT, EFFECTS_OF_FLOW, EVENTS_AFTER, EVENTS_LAST, EVENTS_OF_FLOW, FLOW_GET,
+    FLOWS_ALL, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_LIVE, FLOWS_LIVE_COUNT, FLOWS_UNFINISHED, INSTANCES_OPEN,
+    PIPELINE_GET, RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_ENDING, RUNS_LIVE_COUNT, RUNS_LIVE_OF_FLOW, RUNS_OF_FLOW,
+    SLOTS_COUNT, STEPS_COUNTS, STEPS_OF_FLOW, Statement,
+};
+use crate::work::{self, signed};
+
+/// Connections that read at the same time; each is a thread.
+const CONNECTIONS: u32 = 4;
+/// Greater than every printed id.
+const AFTER_ALL_IDS: &str = "~";
+
+/// Reads of one database.
+#[derive(Clone)]
+pub(crate) struct Reads {
+    pool: SqlitePool,
+    path: Arc<Path>,
+}
+
+type Answer<T> = Result<T, StoreError>;
+
+impl Reads {
+    /// Opens nothing yet: connections are made when they are needed, and kept.
+    pub(crate) fn new(path: &Path) -> Self {
+        let pool = SqlitePoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .min_connections(0)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .connect_lazy_with(read_options(path));
+        Self {
+            pool,
+            path: path.into(),
+        }
+    }
+
+    /// A connection, for checks that belong to no call.
+    pub(crate) const fn pool(&self) -> &SqlitePool {
+        &self.pool
+    }
+
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    pub(crate) async fn pipeline(&self, hash: &ContentHash) -> Answer<Option<(Pipeline, String)>> {
+        let found = query(PIPELINE_GET.text)
+            .bind(hash.as_str())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed("pipeline_get"))?;
+        let Some(found) = found else { return Ok(None) };
+        let place = Place {
+            table: "pipelines",
+            id: hash.as_str(),
+        };
+        Ok(Some((place.json(&found, "body")?, place.column(&found, "source")?)))
+    }
+
+    pub(crate) async fn flow_load(&self, id: FlowId) -> Answer<Option<LoadedFlow>> {
+        const OPERATION: &str = "flow_load";
+        let mut snapshot = self.pool.begin().await.map_err(failed(OPERATION))?;
+        let text = id.to_string();
+        let found = query(FLOW_GET.text)
+            .bind(&text)
+            .fetch_optional(&mut *snapshot)
+            .await
+            .map_err(failed(OPERATION))?;
+        let Some(found) = found else { return Ok(None) };
+        let (spec, head) = row::flow(&found, &text)?;
+        let rows = all(&mut snapshot, OPERATION, STEPS_OF_FLOW, &text).await?;
+        let mut steps = Vec::with_capacity(rows.len());
+        for (no, found) in rows.iter().enumerate() {
+            let step = row::step(found, &text)?;
+            if step.no.0 as usize != no {
+                let id = format!("{text} no {no}");
+                return Err(Place {
+                    table: "steps",
+                    id: &id,
+                }
+                .corrupt("no", &"the row is missing"));
+            }
+            steps.push(step);
+        }
+        let mut runs = BTreeMap::new();
+        let mut claimed: Vec<(RunId, InstanceId)> = Vec::new();
+        for found in &all(&mut snapshot, OPERATION, RUNS_LIVE_OF_FLOW, &text).await? {
+            let record = row::run(found)?;
+            claimed.extend(record.claimed_by.map(|instance| (record.run.id, instance)));
+            runs.insert(record.run.id, record.run);
+        }
+        claimed.sort_unstable();
+        Ok(Some(LoadedFlow {
+            flow: Flow {
+                spec,
+                head,
+                steps,
+                runs,
+            },
+            claimed,
+        }))
+    }
+
+    pub(crate) async fn flows_unfinished(&self, after: Option<FlowId>, limit: u32) -> Answer<Vec<FlowId>> {
+        let rows = query(FLOWS_UNFINISHED.text)
+            .bind(after.map(|id| id.to_string()).unwrap_or_default())
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("flows_unfinished"))?;
+        rows.iter()
+            .map(|found| {
+                Place {
+                    table: "flows",
+                    id: row::id_of(found, "flows", "id")?,
+                }
+                .parsed(found, "id")
+            })
+            .collect()
+    }
+
+    pub(crate) async fn effects_pending(&self, flow: FlowId) -> Answer<Vec<Effect>> {
+        let rows = query(EFFECTS_OF_FLOW.text)
+            .bind(flow.to_string())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("effects_pending"))?;
+        rows.iter().map(row::effect).collect()
+    }
+
+    pub(crate) async fn instances_open(&self) -> Answer<Vec<Instance>> {
+        let rows = query(INSTANCES_OPEN.text)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("instances_open"))?;
+        rows.iter().map(row::instance).collect()
+    }
+
+    pub(crate) async fn events(&self, flow: Option<FlowId>, after: u64, limit: u32) -> Answer<Vec<Event>> {
+        let rows = match flow {
+            None => query(EVENTS_AFTER.text),
+            Some(flow) => query(EVENTS_OF_FLOW.text).bind(flow.to_string()),
+        }
+        .bind(signed(after))
+        .bind(i64::from(limit))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(failed("events_after"))?;
+        rows.iter().map(row::event).collect()
+    }
+
+    pub(crate) async fn consumer_cursor(&self, name: &'static str) -> Answer<u64> {
+        let found = query(CONSUMER_GET.text)
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed("consumer_cursor"))?;
+        found.map_or(Ok(0), |found| {
+            Place {
+                table: "consumers",
+                id: name,
+            }
+            .count(&found, "position")
+        })
+    }
+
+    pub(crate) async fn flows(&self, filter: FlowFilter, before: Option<FlowId>, limit: u32) -> Answer<Vec<FlowLine>> {
+        const OPERATION: &str = "flows";
+        let statement = match filter {
+            FlowFilter::All => FLOWS_ALL,
+            FlowFilter::Live => FLOWS_LIVE,
+            FlowFilter::Finished => FLOWS_FINISHED,
+        };
+        let mut snapshot = self.pool.begin().await.map_err(failed(OPERATION))?;
+        let rows = query(statement.text)
+            .bind(before.map_or_else(|| AFTER_ALL_IDS.to_owned(), |id| id.to_string()))
+            .bind(i64::from(limit))
+            .fetch_all(&mut *snapshot)
+            .await
+            .map_err(failed(OPERATION))?;
+        let mut lines = Vec::with_capacity(rows.len());
+        for found in &rows {
+            let id = row::id_of(found, "flows", "id")?;
+            let (spec, head) = row::flow(found, id)?;
+            let steps = step_counts(&mut snapshot, id).await?;
+            lines.push(FlowLine {
+                spec,
+                state: head.state,
+                updated_at: head.seen,
+                wake_at: head.wake_at,
+                steps,
+            });
+        }
+        Ok(lines)
+    }
+
+    pub(crate) async fn runs(&self, flow: Option<FlowId>, before: Option<RunId>, limit: u32) -> Answer<Vec<RunRecord>> {
+        const OPERATION: &str = "runs";
+        let mut snapshot = self.pool.begin().await.map_err(failed(OPERATION))?;
+        let position = match before {
+            None => i64::MAX,
+            Some(before) => {
+                let found = query(RUN_POSITION.text)
+                    .bind(before.to_string())
+                    .fetch_optional(&mut *snapshot)
+                    .await
+                    .map_err(failed(OPERATION))?;
+                let Some(found) = found else { return Ok(Vec::new()) };
+                found.try_get(0).map_err(failed(OPERATION))?
+            }
+        };
+        let rows = match flow {
+            None => query(RUNS_ALL.text),
+            Some(flow) => query(RUNS_OF_FLOW.text).bind(flow.to_string()),
+        }
+        .bind(position)
+        .bind(i64::from(limit))
+        .fetch_all(&mut *snapshot)
+        .await
+        .map_err(failed(OPERATION))?;
+        rows.iter().map(row::run).collect()
+    }
+
+    pub(crate) async fn run(&self, id: RunId) -> Answer<Option<RunRecord>> {
+        let found = query(RUN_GET.text)
+            .bind(id.to_string())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed("run"))?;
+        found.as_ref().map(row::run).transpose()
+    }
+
+    pub(crate) async fn ids_ending(&self, suffix: &str, limit: u32) -> Answer<Vec<AnyId>> {
+        // Ids hold nothing that LIKE reads as a pattern but `_`, which is looked at once more below.
+        let is_id = suffix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !is_id || suffix.len() < 6 {
+            return Ok(Vec::new());
+        }
+        let mut ids = Vec::new();
+        for (statement, table) in [(FLOWS_ENDING, "flows"), (RUNS_ENDING, "runs")] {
+            let rows = query(statement.text)
+                .bind(format!("%{suffix}"))
+                .bind(i64::from(limit))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed("ids_ending"))?;
+            for found in rows.iter() {
+                let place = Place {
+                    table,
+                    id: row::id_of(found, table, "id")?,
+                };
+                if place.id.ends_with(suffix) {
+                    ids.push(match table {
+                        "flows" => AnyId::Flow(place.parsed(found, "id")?),
+                        _ => AnyId::Run(place.parsed(found, "id")?),
+                    });
+                }
+            }
+        }
+        ids.truncate(limit as usize);
+        Ok(ids)
+    }
+
+    pub(crate) async fn totals(&self) -> Answer<Totals> {
+        let mut snapshot = self.pool.begin().await.map_err(failed("totals"))?;
+        let finished = query(COUNTER_GET.text)
+            .bind(work::FLOWS_FINISHED)
+            .fetch_one(&mut *snapshot)
+            .await
+            .map_err(failed("totals"))?;
+        let finished_flows = Place {
+            table: "counters",
+            id: work::FLOWS_FINISHED,
+        }
+        .count(&finished, "value")?;
+        let live_flows = number(&mut snapshot, FLOWS_LIVE_COUNT).await?;
+        let live_runs = number(&mut snapshot, RUNS_LIVE_COUNT).await?;
+        let slots = number(&mut snapshot, SLOTS_COUNT).await?;
+        let pending_effects = number(&mut snapshot, EFFECTS_COUNT).await?;
+        let last_event = number(&mut snapshot, EVENTS_LAST).await?;
+        Ok(Totals {
+            live_flows,
+            finished_flows,
+            live_runs,
+            slots_used: u32::try_from(slots).unwrap_or(u32::MAX),
+            pending_effects,
+            last_event,
+            bytes: size(&self.path) + size(&beside(&self.path, "-wal")),
+        })
+    }
+}
+
+/// Bytes of a file, zero if it is not there.
+pub(crate) fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| file.len())
+}
+
+async fn all(
+    connection: &mut SqliteConnection,
+    operation: &'static str,
+    statement: Statement,
+    id: &str,
+) -> Answer<Vec<SqliteRow>> {
+    query(statement.text)
+        .bind(id)
+        .fetch_all(connection)
+        .await
+        .map_err(failed(operation))
+}
+
+async fn number(connection: &mut SqliteConnection, statement: Statement) -> Answer<u64> {
+    let found = query(statement.text)
+        .fetch_one(connection)
+        .await
+        .map_err(failed(statement.name))?;
+    let number: i64 = found.try_get(0).map_err(failed(statement.name))?;
+    Ok(number.unsigned_abs())
+}
+
+async fn step_counts(connection: &mut SqliteConnection, flow: &str) -> Answer<StepCounts> {
+    let mut counts = StepCounts::default();
+    for found in &all(connection, "flows", STEPS_COUNTS, flow).await? {
+        let place = Place {
+            table: "steps",
+            id: flow,
+        };
+        let status: &str = place.column(found, "status")?;
+        let number: i64 = found.try_get(1).map_err(failed("flows"))?;
+        let counter = match status {
+            "blocked" => &mut counts.blocked,
+            "ready" => &mut counts.ready,
+            "active" => &mut counts.active,
+            "waiting" => &mut counts.waiting,
+            "succeeded" => &mut counts.succeeded,
+            "failed" => &mut counts.failed,
+            "skipped" => &mut counts.skipped,
+            "cancelled" => &mut counts.cancelled,
+            other => return Err(place.corrupt("status", &format_args!("`{other}` is no status of a step"))),
+        };
+        *counter = u32::try_from(number).unwrap_or(u32::MAX);
+    }
+    Ok(counts)
+}

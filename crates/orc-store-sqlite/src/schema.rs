@@ -1,0 +1,251 @@
+//! The schema: its versions, the template of an empty database, and opening a file.
+//!
+//! The version is SQLite's `user_version`, which even a database of a later program can be asked for; `application_id`
+//! tells our files from others. An empty database is a copy of [`TEMPLATE`], which a test compares with [`MIGRATIONS`]
+//! applied one after the other; `cargo run -p orc-store-sqlite --example template` makes it.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use orc_ports::store::StoreError;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{Connection as _, Executor as _, Row as _};
+
+use crate::failure::failed;
+
+/// A change of the schema.
+#[derive(Clone, Copy, Debug)]
+pub struct Migration {
+    /// The version it leads to; versions count from 1 without gaps.
+    pub version: i64,
+    /// For people.
+    pub name: &'static str,
+    /// Statements.
+    pub text: &'static str,
+}
+
+macro_rules! migration {
+    ($version:literal, $file:literal) => {
+        Migration {
+            version: $version,
+            name: $file,
+            text: include_str!(concat!("../../../migrations/sqlite/", $file, ".sql")),
+        }
+    };
+}
+
+/// All of them, in order.
+pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin")];
+
+/// The version this program writes.
+pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// `orch` in ASCII.
+pub(crate) const APPLICATION_ID: i64 = 0x6f72_6368;
+
+/// An empty database in write-ahead mode, with every migration applied.
+pub(crate) const TEMPLATE: &[u8] = include_bytes!("../../../migrations/sqlite/template.db");
+
+/// How long SQLite waits for another process (a migration, a backup) before it says that it is busy.
+const BUSY: Duration = Duration::from_secs(10);
+/// Shapes of scripts whose prepared form is kept; a shape is the kinds and number of rows of a commit.
+const STATEMENT_CACHE: usize = 256;
+/// Pages of the log (4 KiB each) after which a commit copies it back; idle time does it earlier.
+const CHECKPOINT_PAGES: &str = "4000";
+/// Bytes the log is cut to when it starts over.
+const LOG_BYTES: &str = "67108864";
+
+/// Options of the writing connection.
+fn write_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Normal)
+        .busy_timeout(BUSY)
+        .statement_cache_capacity(STATEMENT_CACHE)
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        .pragma("journal_size_limit", LOG_BYTES)
+        .thread_name(|_| "store-writer".to_owned())
+}
+
+/// Whether there is a file to read; SQLite's own words for it ("unable to open database file") do not say so.
+pub(crate) fn require_file(path: &Path) -> Result<(), StoreError> {
+    if path.exists() {
+        return Ok(());
+    }
+    Err(cannot_open(
+        path,
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            "there is no database yet; the first `run` makes it",
+        ),
+    ))
+}
+
+/// Options of connections that only read.
+pub(crate) fn read_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .read_only(true)
+        .busy_timeout(BUSY)
+        .thread_name(|number| format!("store-reader-{number}"))
+}
+
+/// Opens a database for writing: makes it if it is missing, and migrates it if it is old.
+pub(crate) async fn open_writable(path: &Path) -> Result<SqliteConnection, StoreError> {
+    create(path).map_err(|error| cannot_open(path, error))?;
+    let mut connection = SqliteConnection::connect_with(&write_options(path))
+        .await
+        .map_err(|error| cannot_open(path, error))?;
+    let found = version(&mut connection, path).await?;
+    if found < SCHEMA_VERSION {
+        migrate(&mut connection, found).await?;
+    }
+    Ok(connection)
+}
+
+/// Makes sure that a connection which only reads sees the schema of this program.
+pub(crate) async fn check_readable(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let found = version(connection, path).await?;
+    if found < SCHEMA_VERSION {
+        let why = format!(
+            "it has schema version {found} and this program reads {SCHEMA_VERSION}; `orchestrator db migrate` brings it there"
+        );
+        return Err(cannot_open(path, io::Error::other(why)));
+    }
+    Ok(())
+}
+
+/// The version of a database of ours. Refuses files of others and versions from the future.
+pub(crate) async fn version(connection: &mut SqliteConnection, path: &Path) -> Result<i64, StoreError> {
+    let number = |error| cannot_open(path, error);
+    let application: i64 = pragma(connection, "PRAGMA application_id").await.map_err(number)?;
+    let found: i64 = pragma(connection, "PRAGMA user_version").await.map_err(number)?;
+    // Zero and zero is a file that SQLite made and nobody filled.
+    if application != APPLICATION_ID && (application, found) != (0, 0) {
+        return Err(cannot_open(
+            path,
+            io::Error::other("it is a database of another program"),
+        ));
+    }
+    if found > SCHEMA_VERSION {
+        return Err(StoreError::Newer {
+            found,
+            known: SCHEMA_VERSION,
+        });
+    }
+    Ok(found)
+}
+
+async fn pragma(connection: &mut SqliteConnection, text: &'static str) -> Result<i64, sqlx::Error> {
+    let row = sqlx::query(text).fetch_one(connection).await?;
+    // `application_id` and `user_version` are 32 bits wide.
+    row.try_get::<i32, _>(0).map(i64::from)
+}
+
+/// Applies what is missing, each migration in its own transaction.
+async fn migrate(connection: &mut SqliteConnection, found: i64) -> Result<(), StoreError> {
+    for migration in MIGRATIONS.iter().filter(|migration| migration.version > found) {
+        let text = format!(
+            "BEGIN IMMEDIATE;\n{}\nPRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {};\nCOMMIT;",
+            migration.text, migration.version
+        );
+        let applied = connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(text))).await;
+        if let Err(error) = applied {
+            // Without this the connection would stay inside the failed transaction.
+            let undone = connection.execute("ROLLBACK").await;
+            tracing::error!(
+                migration = migration.name,
+                ?undone,
+                "a migration failed and was taken back"
+            );
+            return Err(failed("migrate")(error));
+        }
+        tracing::info!(migration = migration.name, "the database was migrated");
+    }
+    Ok(())
+}
+
+/// Makes an empty database at `path` unless there is a file. It appears whole or not at all, also after a loss of power.
+fn create(path: &Path) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+        return Ok(());
+    }
+    let log = beside(path, "-wal");
+    if log.exists() {
+        return Err(io::Error::other(format!(
+            "the database is missing and its log `{}` is there: put the database back, or remove the log",
+            log.display()
+        )));
+    }
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let fresh = beside(path, &format!("-new-{}", std::process::id()));
+    let made = write_template(&fresh).and_then(|()| install(&fresh, path));
+    // After a hard link, or a failure, the first name is no longer wanted; after a rename it is gone.
+    if let Err(error) = fs::remove_file(&fresh)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(file = %fresh.display(), %error, "a left-over file could not be removed");
+    }
+    made?;
+    File::open(directory)?.sync_all()
+}
+
+fn write_template(fresh: &Path) -> io::Result<()> {
+    let mut file = File::create(fresh)?;
+    file.write_all(TEMPLATE)?;
+    file.sync_all()
+}
+
+/// Gives the file its name without ever replacing a database that somebody else made meanwhile.
+fn install(fresh: &Path, path: &Path) -> io::Result<()> {
+    match fs::hard_link(fresh, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // An empty file is what SQLite leaves when it was opened and never written.
+            if fs::metadata(path)?.len() == 0 {
+                fs::rename(fresh, path)
+            } else {
+                Ok(())
+            }
+        }
+        // Some file systems have no hard links.
+        Err(_) => fs::rename(fresh, path),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The path with `suffix` after its last character, as SQLite names its companions.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The database cannot be opened.
+pub(crate) fn cannot_open(path: &Path, source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Open {
+        path: path.display().to_string(),
+        source: Box::new(source),
+    }
+}
+
+/// Writes the template of an empty database to `path`, which must not exist: every migration applied to nothing.
+///
+/// # Errors
+/// When the file cannot be made.
+pub async fn write_empty(path: &Path) -> Result<(), StoreError> {
+    let mut connection = SqliteConnection::connect_with(&write_options(path).create_if_missing(true))
+        .await
+        .map_err(|error| cannot_open(path, error))?;
+    migrate(&mut connection, 0).await?;
+    // Closing copies the log back and removes it, so that the file alone is the database.
+    connection.close().await.map_err(failed("close"))
+}

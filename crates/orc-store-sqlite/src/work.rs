@@ -1,0 +1,351 @@
+//! Writes: each as a script, and what its counts mean.
+//!
+//! Every script begins with the guarded statement that decides; a count that is wrong takes the whole write back. A
+//! script is built by the caller, so that the writer only sends it.
+
+use std::sync::Arc;
+
+use orc_domain::claim::{Claim, ClaimKind};
+use orc_domain::effect::{Change, EffectKind};
+use orc_domain::event::{EVENT_VERSION, EventBody};
+use orc_domain::flow::{FlowHead, FlowState, Step};
+use orc_domain::graph::Pipeline;
+use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RunId};
+use orc_domain::run::{Run, RunState};
+use orc_domain::time::Timestamp;
+use orc_ports::store::{Commit, Instance, StoreError};
+use serde::Serialize;
+
+use crate::row::step_status;
+use crate::statement::{
+    CONSUMER_ADVANCE, CONSUMER_INSERT, COUNTER_ADD, EFFECT_DELETE, EFFECT_INSERT, EVENT_INSERT, FLOW_INSERT,
+    FLOW_UPDATE, INSTANCE_END, INSTANCE_EXISTS, INSTANCE_INSERT, PIPELINE_INSERT, RUN_CLAIM, RUN_EXISTS, RUN_UPSERT,
+    Ran, SLOT_DELETE, SLOT_INSERT, STEP_UPSERT, Script,
+};
+
+/// What became of a write, for all kinds of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Written.
+    Done,
+    /// Its precondition does not hold.
+    Stale,
+    /// There is no such row.
+    Missing,
+    /// A claim was refused.
+    Refused(ClaimKind),
+}
+
+/// What to do with a write after its script ran.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// Keep what was written.
+    Keep(Outcome),
+    /// Take it back.
+    Undo(Result<Outcome, StoreError>),
+}
+
+/// How long a write must last before it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Durability {
+    /// Survives the end of the process. A loss of power takes with it only what died with the machine.
+    Process,
+    /// Survives a loss of power: something outside the machine will know of it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no effect leaves the machine yet"))]
+    Power,
+}
+
+/// A write, ready to be sent.
+pub(crate) struct Work {
+    /// The method of the port.
+    pub(crate) operation: &'static str,
+    /// What it is about, for errors.
+    pub(crate) id: String,
+    /// What to send.
+    pub(crate) script: Script,
+    /// What it needs.
+    pub(crate) durability: Durability,
+}
+
+impl Work {
+    fn new(operation: &'static str, id: impl ToString) -> Self {
+        Self {
+            operation,
+            id: id.to_string(),
+            script: Script::default(),
+            durability: Durability::Process,
+        }
+    }
+
+    fn broken(&self, what: &str) -> StoreError {
+        broken(self.operation, &self.id, what)
+    }
+
+    fn json<T: Serialize>(&self, value: &T) -> Result<String, StoreError> {
+        serde_json::to_string(value).map_err(|error| self.broken(&format!("it has no JSON form: {error}")))
+    }
+
+    /// See [`orc_ports::store::Store::pipeline_insert`].
+    pub(crate) fn pipeline_insert(
+        hash: &ContentHash,
+        pipeline: &Arc<Pipeline>,
+        source: String,
+    ) -> Result<Self, StoreError> {
+        let mut work = Self::new("pipeline_insert", hash);
+        let body = work.json(pipeline.as_ref())?;
+        work.script
+            .push(PIPELINE_INSERT)
+            .bind(hash.to_string())
+            .bind(pipeline.name.clone())
+            .bind(body)
+            .bind(source);
+        Ok(work)
+    }
+
+    /// See [`orc_ports::store::Store::run_claim`].
+    pub(crate) fn run_claim(run: RunId, effect: EffectId, instance: InstanceId) -> Self {
+        let mut work = Self::new("run_claim", run);
+        work.script
+            .push(RUN_CLAIM)
+            .bind(run.to_string())
+            .bind(instance.to_string());
+        work.script.push(RUN_EXISTS).bind(run.to_string());
+        work.script.push(EFFECT_DELETE).bind(effect.to_string());
+        work
+    }
+
+    /// See [`orc_ports::store::Store::effect_delivered`].
+    pub(crate) fn effect_delivered(effect: EffectId) -> Self {
+        let mut work = Self::new("effect_delivered", effect);
+        work.script.push(EFFECT_DELETE).bind(effect.to_string());
+        work
+    }
+
+    /// See [`orc_ports::store::Store::instance_begin`].
+    pub(crate) fn instance_begin(instance: &Instance) -> Self {
+        let mut work = Self::new("instance_begin", instance.id);
+        work.script
+            .push(INSTANCE_INSERT)
+            .bind(instance.id.to_string())
+            .bind(instance.pid)
+            .bind(instance.command.clone())
+            .bind(instance.began_at.as_millis());
+        work
+    }
+
+    /// See [`orc_ports::store::Store::instance_end`].
+    pub(crate) fn instance_end(id: InstanceId, at: Timestamp) -> Self {
+        let mut work = Self::new("instance_end", id);
+        work.script.push(INSTANCE_END).bind(id.to_string()).bind(at.as_millis());
+        work.script.push(INSTANCE_EXISTS).bind(id.to_string());
+        work
+    }
+
+    /// See [`orc_ports::store::Store::consumer_advance`].
+    pub(crate) fn consumer_advance(name: &'static str, from: u64, to: u64) -> Self {
+        let mut work = Self::new("consumer_advance", name);
+        for statement in [CONSUMER_ADVANCE, CONSUMER_INSERT] {
+            work.script
+                .push(statement)
+                .bind(name)
+                .bind(signed(from))
+                .bind(signed(to));
+        }
+        work
+    }
+
+    /// See [`orc_ports::store::Store::commit`].
+    pub(crate) fn commit(commit: &Commit) -> Result<Self, StoreError> {
+        let mut work = Self::new("commit", commit.flow);
+        let Some((Change::Head(head), rows)) = commit.decision.changes.split_last() else {
+            return Err(work.broken("the last change is the head"));
+        };
+        if head.version != commit.expected + 1 {
+            return Err(work.broken("a commit raises the version by one"));
+        }
+        work.push_head(commit, head)?;
+        for row in rows {
+            match row {
+                Change::Head(_) => return Err(work.broken("there is one head")),
+                Change::Step(step) => work.push_step(commit.flow, step)?,
+                Change::Run(run) if run.flow != commit.flow => {
+                    return Err(work.broken("a run belongs to the flow that decides about it"));
+                }
+                Change::Run(run) => work.push_run(run)?,
+            }
+        }
+        for Claim::Slot { run } in &commit.decision.releases {
+            work.script.push(SLOT_DELETE).bind(run.to_string());
+        }
+        for Claim::Slot { run } in &commit.decision.claims {
+            work.script
+                .push(SLOT_INSERT)
+                .bind(run.to_string())
+                .bind(i64::from(commit.slots));
+        }
+        for event in &commit.decision.events {
+            work.push_event(commit.flow, event)?;
+        }
+        for effect in &commit.decision.effects {
+            let data = work.json(&effect.kind)?;
+            work.script
+                .push(EFFECT_INSERT)
+                .bind(effect.id.to_string())
+                .bind(commit.flow.to_string())
+                .bind(data);
+            work.durability = work.durability.max(durability(&effect.kind));
+        }
+        Ok(work)
+    }
+
+    fn push_head(&mut self, commit: &Commit, head: &FlowHead) -> Result<(), StoreError> {
+        let finished_at = match head.state {
+            FlowState::Finished { at, .. } => Some(at.as_millis()),
+            FlowState::Live { .. } => None,
+        };
+        let wake_at = head.wake_at.map(Timestamp::as_millis);
+        let text = self.json(head)?;
+        if let Some(spec) = &commit.create {
+            if spec.id != commit.flow {
+                return Err(self.broken("a flow is created under its own id"));
+            }
+            let spec_text = self.json(spec)?;
+            self.script
+                .push(FLOW_INSERT)
+                .bind(commit.flow.to_string())
+                .bind(spec.workspace.to_string())
+                .bind(spec.pipeline.to_string())
+                .bind(spec.name.clone())
+                .bind(spec_text)
+                .bind(text)
+                .bind(signed(head.version))
+                .bind(wake_at)
+                .bind(head.seen.as_millis())
+                .bind(finished_at);
+        } else {
+            self.script
+                .push(FLOW_UPDATE)
+                .bind(commit.flow.to_string())
+                .bind(signed(commit.expected))
+                .bind(text)
+                .bind(signed(head.version))
+                .bind(wake_at)
+                .bind(head.seen.as_millis())
+                .bind(finished_at);
+        }
+        if finished_at.is_some() {
+            self.script.push(COUNTER_ADD).bind(FLOWS_FINISHED).bind(1_i64);
+        }
+        Ok(())
+    }
+
+    fn push_step(&mut self, flow: FlowId, step: &Step) -> Result<(), StoreError> {
+        let data = self.json(step)?;
+        self.script
+            .push(STEP_UPSERT)
+            .bind(flow.to_string())
+            .bind(i64::from(step.no.0))
+            .bind(step.path.to_string())
+            .bind(step_status(&step.state))
+            .bind(data);
+        Ok(())
+    }
+
+    fn push_run(&mut self, run: &Run) -> Result<(), StoreError> {
+        let (started_at, finished_at, process) = match &run.state {
+            RunState::Pending { .. } => (None, None, None),
+            RunState::Running { since, process, .. } => (Some(since.as_millis()), None, Some(self.json(process)?)),
+            RunState::Finished { at, .. } => (None, Some(at.as_millis()), None),
+        };
+        let data = self.json(run)?;
+        self.script
+            .push(RUN_UPSERT)
+            .bind(run.id.to_string())
+            .bind(run.flow.to_string())
+            .bind(run.path.to_string())
+            .bind(i64::from(run.attempt))
+            .bind(started_at)
+            .bind(finished_at)
+            .bind(process)
+            .bind(data);
+        Ok(())
+    }
+
+    fn push_event(&mut self, flow: FlowId, event: &EventBody) -> Result<(), StoreError> {
+        let actor = self.json(&event.actor)?;
+        let data = self.json(&event.fact)?;
+        self.script
+            .push(EVENT_INSERT)
+            .bind(flow.to_string())
+            .bind(event.fact.kind())
+            .bind(i64::from(EVENT_VERSION))
+            .bind(event.at.as_millis())
+            .bind(actor)
+            .bind(data);
+        Ok(())
+    }
+}
+
+/// The counter of flows that are over.
+pub(crate) const FLOWS_FINISHED: &str = "flows_finished";
+
+/// Judges counts in the order in which they were made: the guard that comes first names the reason.
+pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
+    let mut outcome = Outcome::Done;
+    for (index, one) in ran.iter().enumerate() {
+        let untouched = one.changed == 0;
+        let contract = |what| Verdict::Undo(Err(broken(operation, id, what)));
+        match one.statement {
+            name if name == FLOW_INSERT.name || name == FLOW_UPDATE.name => {
+                if untouched {
+                    return Verdict::Undo(Ok(Outcome::Stale));
+                }
+            }
+            name if name == STEP_UPSERT.name && untouched => return contract("a step keeps its path"),
+            name if name == RUN_UPSERT.name && untouched => return contract("a run that is over does not change"),
+            name if name == SLOT_INSERT.name && untouched => {
+                return Verdict::Undo(Ok(Outcome::Refused(ClaimKind::Slot)));
+            }
+            // The query after a guarded update tells why it found nothing.
+            name if name == RUN_EXISTS.name || name == INSTANCE_EXISTS.name => {
+                let updated = index > 0 && ran[index - 1].changed > 0;
+                outcome = match (updated, one.returned) {
+                    (true, _) => Outcome::Done,
+                    (false, 0) => Outcome::Missing,
+                    (false, _) => Outcome::Stale,
+                };
+            }
+            name if name == CONSUMER_INSERT.name => {
+                let updated = index > 0 && ran[index - 1].changed > 0;
+                outcome = if updated || !untouched {
+                    Outcome::Done
+                } else {
+                    Outcome::Stale
+                };
+            }
+            _ => {}
+        }
+    }
+    Verdict::Keep(outcome)
+}
+
+/// What an effect needs before it may be delivered. A new kind that leaves the machine (comment, push, notification) is
+/// [`Durability::Power`].
+const fn durability(kind: &EffectKind) -> Durability {
+    match kind {
+        EffectKind::StartRun { .. } | EffectKind::StopRun { .. } => Durability::Process,
+    }
+}
+
+fn broken(operation: &'static str, id: &str, what: &str) -> StoreError {
+    StoreError::Contract {
+        operation,
+        id: id.to_owned(),
+        what: what.to_owned(),
+    }
+}
+
+/// Integers of SQLite are signed; versions and positions count single events and stay far below the limit.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

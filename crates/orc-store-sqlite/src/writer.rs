@@ -1,0 +1,211 @@
+//! The one writer: takes what is waiting, makes one transaction of it, answers when that is durable.
+//!
+//! Every write stands between savepoints, so each succeeds or fails alone; a failure of the database itself (no room, a
+//! read-only file) fails the whole batch, nothing of which was answered. The writer stays usable after any failure.
+//! It never answers before the outer COMMIT, never opens a transaction that only reads, and ends when told to or when
+//! every handle is gone.
+
+use std::time::Duration;
+
+use orc_ports::store::StoreError;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection as _, Executor as _};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::failure::Failure;
+use crate::statement::Stopped;
+use crate::work::{Durability, Outcome, Verdict, Work, judge};
+
+/// Writes in one transaction. More would make the first of them wait too long.
+const BATCH: usize = 256;
+/// Writes that may wait: a few batches; whoever comes then waits for room, so memory stays bounded.
+pub(crate) const QUEUE: usize = 4 * BATCH;
+/// Quiet time after which the write-ahead log is copied back, so that it is short when somebody reads the file.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// What the writer is sent.
+pub(crate) enum Message {
+    /// A write and where its answer goes.
+    Write(Work, Answer),
+    /// End after everything before.
+    Close(oneshot::Sender<()>),
+}
+
+type Answer = oneshot::Sender<Result<Outcome, StoreError>>;
+
+/// A write in the current batch.
+struct Entry {
+    operation: &'static str,
+    id: String,
+    answer: Answer,
+    outcome: Result<Outcome, StoreError>,
+}
+
+/// See the module.
+pub(crate) struct Writer {
+    connection: SqliteConnection,
+    durability: Durability,
+    unsaved: bool,
+}
+
+impl Writer {
+    /// `connection` was opened with `synchronous` NORMAL and is used by nobody else.
+    pub(crate) const fn new(connection: SqliteConnection) -> Self {
+        Self {
+            connection,
+            durability: Durability::Process,
+            unsaved: false,
+        }
+    }
+
+    /// Writes until it is told to close, or until nobody is left who could.
+    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
+        let mut waiting = Vec::with_capacity(BATCH);
+        loop {
+            let received = if self.unsaved {
+                match tokio::time::timeout(IDLE, inbox.recv_many(&mut waiting, BATCH)).await {
+                    Ok(received) => received,
+                    Err(_) => {
+                        self.checkpoint().await;
+                        continue;
+                    }
+                }
+            } else {
+                inbox.recv_many(&mut waiting, BATCH).await
+            };
+            let mut writes = Vec::with_capacity(received);
+            let mut close = None;
+            for message in waiting.drain(..) {
+                match message {
+                    Message::Write(work, answer) if close.is_none() => writes.push((work, answer)),
+                    // Dropping the sender answers `Closed`.
+                    Message::Write(..) => {}
+                    Message::Close(done) => close = Some(done),
+                }
+            }
+            self.write(writes).await;
+            if received == 0 || close.is_some() {
+                inbox.close();
+                if let Err(error) = self.connection.close().await {
+                    tracing::warn!(%error, "the database did not close cleanly");
+                }
+                if let Some(done) = close
+                    && done.send(()).is_err()
+                {
+                    tracing::debug!("nobody waits for the end of the writer");
+                }
+                return;
+            }
+        }
+    }
+
+    /// One transaction over `writes`, then their answers.
+    async fn write(&mut self, writes: Vec<(Work, Answer)>) {
+        if writes.is_empty() {
+            return;
+        }
+        let needed = writes
+            .iter()
+            .map(|(work, _)| work.durability)
+            .max()
+            .unwrap_or(Durability::Process);
+        let mut entries = Vec::with_capacity(writes.len());
+        let mut broken = self.set_durability(needed).await.err();
+        let mut open = false;
+        for (work, answer) in writes {
+            let (operation, id) = (work.operation, work.id.clone());
+            let outcome = if broken.is_some() {
+                Ok(Outcome::Done)
+            } else {
+                let result = self.write_one(work, &mut open).await;
+                result.unwrap_or_else(|failure| {
+                    broken = Some(failure);
+                    Ok(Outcome::Done)
+                })
+            };
+            entries.push(Entry {
+                operation,
+                id,
+                answer,
+                outcome,
+            });
+        }
+        if broken.is_none() {
+            broken = self.connection.execute("COMMIT").await.err().map(Failure::from);
+        }
+        if let Some(failure) = &broken {
+            // SQLite may have rolled back by itself, then this says that there is no transaction.
+            let undone = self.connection.execute("ROLLBACK").await;
+            tracing::error!(error = %failure, ?undone, writes = entries.len(), "writes failed");
+        }
+        self.unsaved = true;
+        for entry in entries {
+            let answer = match &broken {
+                Some(failure) => Err(failure.clone().into_error(entry.operation)),
+                None => entry.outcome,
+            };
+            if entry.answer.send(answer).is_err() {
+                tracing::debug!(
+                    operation = entry.operation,
+                    id = entry.id,
+                    "nobody waits for this answer"
+                );
+            }
+        }
+    }
+
+    /// Runs one write behind a savepoint; `Err` fails the batch.
+    async fn write_one(&mut self, work: Work, open: &mut bool) -> Result<Result<Outcome, StoreError>, Failure> {
+        let (prefix, count) = if *open {
+            ("RELEASE w; SAVEPOINT w; ", 2)
+        } else {
+            ("BEGIN IMMEDIATE; SAVEPOINT w; ", 2)
+        };
+        let Work {
+            operation, id, script, ..
+        } = work;
+        let verdict = match script.run(&mut self.connection, prefix, count).await {
+            Ok(ran) => judge(operation, &id, &ran),
+            Err(Stopped { ran, source }) => {
+                let failure = Failure::from(source);
+                if !failure.is_constraint() {
+                    return Err(failure);
+                }
+                // A write on an old version may run into anything; that it was old is the reason then.
+                match judge(operation, &id, &ran) {
+                    Verdict::Keep(_) => Verdict::Undo(Err(failure.into_contract(operation, id))),
+                    undo @ Verdict::Undo(_) => undo,
+                }
+            }
+        };
+        *open = true;
+        match verdict {
+            Verdict::Keep(outcome) => Ok(Ok(outcome)),
+            Verdict::Undo(outcome) => {
+                self.connection.execute("ROLLBACK TO w").await?;
+                Ok(outcome)
+            }
+        }
+    }
+
+    async fn set_durability(&mut self, needed: Durability) -> Result<(), Failure> {
+        if needed == self.durability {
+            return Ok(());
+        }
+        let pragma = match needed {
+            Durability::Process => "PRAGMA synchronous = NORMAL",
+            Durability::Power => "PRAGMA synchronous = FULL",
+        };
+        self.connection.execute(pragma).await?;
+        self.durability = needed;
+        Ok(())
+    }
+
+    /// Copies the log back as far as readers allow; that it cannot now is no failure.
+    async fn checkpoint(&mut self) {
+        self.unsaved = false;
+        if let Err(error) = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").await {
+            tracing::warn!(%error, "the write-ahead log was not copied back");
+        }
+    }
+}
