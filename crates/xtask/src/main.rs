@@ -1,3 +1,61 @@
-//! Tidy, allowed arrows, generated docs, simulation driver, benchmarks.
+//! The repository's own tool: `cargo xtask COMMAND`.
+//!
+//! Rules of the house, generated reference documents, and the test suite with what it needs. It starts programs and reads
+//! files freely, is never shipped, and no other crate knows it.
 
-fn main() {}
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool for the terminal")]
+
+mod command;
+mod docs;
+mod postgres;
+mod suite;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The tool of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Command {
+    /// Check the rules of the house that no compiler and no lint holds.
+    Tidy,
+    /// Write the reference documents in docs/reference from the code.
+    Docs {
+        /// Write nothing; fail when a document differs.
+        #[arg(long)]
+        check: bool,
+        /// Ask the release build of the binary.
+        #[arg(long)]
+        release: bool,
+    },
+    /// Run all tests, with a PostgreSQL server of their own.
+    Test {
+        /// Use this server instead of starting one.
+        #[arg(long, env = suite::POSTGRES, value_name = "URL")]
+        postgres: Option<String>,
+        /// Handed on to `cargo nextest run --workspace`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Install what building and testing need and this machine lacks.
+    Setup,
+}
+
+fn main() -> ExitCode {
+    let done = match Command::parse() {
+        Command::Tidy => tidy::run(),
+        Command::Docs { check, release } => docs::run(check, release),
+        Command::Test { postgres, arguments } => suite::run(postgres, &arguments),
+        Command::Setup => suite::setup(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
