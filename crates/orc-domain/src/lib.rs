@@ -16,6 +16,7 @@ pub mod hold;
 pub mod ids;
 pub mod input;
 pub mod money;
+pub mod outputs;
 pub mod path;
 pub mod principal;
 pub mod request;
