@@ -1,0 +1,109 @@
+//! Starts `sh -c true` again and again, 16 at a time, through the executor and through `xargs`, in turns, and prints how
+//! many of each ran in a second. `cargo run --release -p orc-process --example spawn_rate [COUNT] [ROUNDS]`
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use orc_domain::ids::{InstanceId, RunId};
+use orc_domain::time::{Millis, Timestamp};
+use orc_ports::clock::Clock;
+use orc_ports::executor::{Executor, Launch, Limits};
+use orc_process::ProcessExecutor;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+const PARALLEL: usize = 16;
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "an example has no clock of its own to take")]
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn sleep(&self, span: Millis) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(span.as_std()))
+    }
+}
+
+fn launch(directory: &std::path::Path) -> Launch {
+    let run = RunId::from_uuid(Uuid::now_v7());
+    let files = directory.join(run.file_name());
+    Launch {
+        run,
+        argv: ["sh", "-c", "true"].map(str::to_owned).into(),
+        directory: directory.to_owned(),
+        env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        log: files.with_extension("jsonl"),
+        output: files.with_extension("out"),
+        temp: files,
+        limits: Limits {
+            log_bytes: 1 << 24,
+            output_bytes: 1 << 20,
+        },
+    }
+}
+
+async fn run_executor(count: usize, directory: &std::path::Path) -> anyhow::Result<Duration> {
+    let (sender, mut reports) = mpsc::unbounded_channel();
+    let report = Arc::new(move |report| drop(sender.send(report)));
+    let executor = ProcessExecutor::new(InstanceId::from_uuid(Uuid::now_v7()), Arc::new(SystemClock), report)?;
+    let begin = tokio::time::Instant::now();
+    let mut started = 0;
+    for ended in 0..count {
+        while started < count && started < ended + PARALLEL {
+            executor.start(launch(directory)).await?;
+            started += 1;
+        }
+        reports.recv().await;
+    }
+    let took = begin.elapsed();
+    executor.close().await;
+    Ok(took)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the figure to compare with is made without the executor"
+)]
+fn run_xargs(count: usize) -> anyhow::Result<Duration> {
+    let begin = tokio::time::Instant::now();
+    let mut xargs = std::process::Command::new("xargs")
+        .args(["-P", "16", "-I{}", "sh", "-c", "true"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
+    if let Some(mut input) = xargs.stdin.take() {
+        input.write_all("x\n".repeat(count).as_bytes())?;
+    }
+    anyhow::ensure!(xargs.wait()?.success(), "xargs failed");
+    Ok(begin.elapsed())
+}
+
+#[expect(
+    clippy::print_stdout,
+    clippy::float_arithmetic,
+    reason = "an example that prints figures"
+)]
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
+    let count = numbers.next().transpose()?.unwrap_or(1000);
+    let rounds = numbers.next().transpose()?.unwrap_or(5);
+    println!("{:>12} {:>12} {:>8}", "executor/s", "xargs/s", "ratio");
+    for _ in 0..rounds {
+        let directory = tempfile::tempdir()?;
+        let ours = count as f64 / run_executor(count, directory.path()).await?.as_secs_f64();
+        let xargs = count as f64 / run_xargs(count)?.as_secs_f64();
+        println!("{ours:>12.0} {xargs:>12.0} {:>8.2}", ours / xargs);
+    }
+    Ok(())
+}

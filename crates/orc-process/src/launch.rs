@@ -1,0 +1,213 @@
+//! From a [`Launch`] to a process: its files, its program, the spawn itself.
+//!
+//! Nothing runs between fork and exec (no `pre_exec`), so that the standard library can use `posix_spawn`: forking a
+//! process of a gigabyte is fifty times slower. It does so only for a program given by its path, hence our own look-up.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use orc_ports::executor::{Launch, StartError};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
+use tokio::io::unix::AsyncFd;
+
+use crate::proc::{self, Seen};
+
+/// A process that was just started, with everything that tells of it.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) pid: Pid,
+    pub(crate) seen: Seen,
+    /// Readable once the process has ended.
+    pub(crate) handle: AsyncFd<OwnedFd>,
+    pub(crate) stdout: AsyncFd<OwnedFd>,
+    pub(crate) stderr: AsyncFd<OwnedFd>,
+}
+
+/// Opens the log and makes the output file and the private directory.
+pub(crate) fn prepare(launch: &Launch) -> Result<File, StartError> {
+    let failed = |file: &Path| {
+        let file = file.to_owned();
+        move |source| exhausted(source).unwrap_or_else(|source| StartError::File { file, source })
+    };
+    let log = with_parents(&launch.log, |path| {
+        File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)
+    });
+    let log = log.map_err(failed(&launch.log))?;
+    // A link would let whoever made it choose the file that is emptied.
+    let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
+    with_parents(&launch.output, |path| {
+        File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(nofollow)
+            .open(path)
+    })
+    .map_err(failed(&launch.output))?;
+    match DirBuilder::new().recursive(true).mode(0o700).create(&launch.temp) {
+        Ok(()) => Ok(log),
+        Err(error) => Err(failed(&launch.temp)(error)),
+    }
+}
+
+fn with_parents(path: &Path, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<File> {
+    match (open(path), path.parent()) {
+        (Err(error), Some(parent)) if error.kind() == ErrorKind::NotFound => {
+            fs::create_dir_all(parent)?;
+            open(path)
+        }
+        (result, _) => result,
+    }
+}
+
+/// Starts the process; must be called on the executor's own thread, inside its event loop.
+pub(crate) fn spawn(launch: &Launch, instance: &str) -> Result<Started, StartError> {
+    let path = find_program(launch)?;
+    let mut child = build_command(launch, &path, instance)
+        .spawn()
+        .map_err(|source| explain(launch, &path, source))?;
+    adopt(&mut child).map_err(|source| {
+        abandon(&child);
+        StartError::Exhausted { source }
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the place that starts children")]
+fn build_command(launch: &Launch, path: &Path, instance: &str) -> Command {
+    let mut command = Command::new(path);
+    command
+        .args(launch.argv.iter().skip(1))
+        .current_dir(&launch.directory)
+        .env_clear()
+        .envs(&launch.env)
+        .env("ORC_INSTANCE", instance)
+        .env("ORC_RUN_ID", launch.run.to_string())
+        .env("ORC_OUTPUT", &launch.output)
+        .env("ORC_TEMP", &launch.temp)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(name) = launch.argv.first() {
+        command.arg0(name);
+    }
+    command
+}
+
+fn adopt(child: &mut Child) -> io::Result<Started> {
+    let number = child.id().cast_signed();
+    let pid = Pid::from_raw(number).ok_or(Errno::SRCH)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty())?;
+    let start_ticks = proc::stat(number)?.start_ticks;
+    let stdout = child.stdout.take().ok_or(Errno::BADF)?.into();
+    let stderr = child.stderr.take().ok_or(Errno::BADF)?.into();
+    Ok(Started {
+        pid,
+        seen: Seen {
+            pid: number,
+            start_ticks,
+        },
+        handle: proc::watch(handle)?,
+        stdout: pipe(stdout)?,
+        stderr: pipe(stderr)?,
+    })
+}
+
+fn pipe(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // Of the reading end only: the program keeps a pipe that blocks, as programs expect.
+    rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK)?;
+    proc::watch(fd)
+}
+
+/// Ends a process that cannot be watched; it has hardly begun.
+fn abandon(child: &Child) {
+    if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
+        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+    }
+}
+
+/// The path of the program: as given when it has a `/`, else from the `PATH` that the process will see. Relative paths
+/// count from the working directory.
+fn find_program(launch: &Launch) -> Result<PathBuf, StartError> {
+    let program = launch.argv.first().cloned().unwrap_or_default();
+    let refuse = |kind: ErrorKind, why: &str| {
+        Err(StartError::Program {
+            program: program.clone(),
+            source: io::Error::new(kind, why),
+        })
+    };
+    if program.is_empty() {
+        return refuse(ErrorKind::InvalidInput, "no program is named");
+    }
+    if program.contains('/') {
+        return Ok(launch.directory.join(&program));
+    }
+    let Some(path) = launch.env.get("PATH") else {
+        return refuse(
+            ErrorKind::NotFound,
+            "it is not a path, and its environment has no PATH to look it up in",
+        );
+    };
+    let mut closed = false;
+    for directory in path.split(':') {
+        let candidate = launch.directory.join(directory).join(&program);
+        match fs::metadata(&candidate) {
+            Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => return Ok(candidate),
+            Ok(found) => closed |= found.is_file(),
+            Err(error) => closed |= error.kind() == ErrorKind::PermissionDenied,
+        }
+    }
+    if closed {
+        return refuse(ErrorKind::PermissionDenied, "it is in PATH but may not be executed");
+    }
+    refuse(ErrorKind::NotFound, &format!("not found in PATH `{path}`"))
+}
+
+/// Says which of program, directory and machine is to blame; the system gives one number for all of them.
+fn explain(launch: &Launch, path: &Path, source: io::Error) -> StartError {
+    let source = match exhausted(source) {
+        Ok(error) => return error,
+        Err(source) => source,
+    };
+    let directory = &launch.directory;
+    if let Err(source) = rustix::fs::access(directory.join("."), rustix::fs::Access::EXEC_OK) {
+        return StartError::Directory {
+            directory: directory.clone(),
+            source: source.into(),
+        };
+    }
+    let source = if source.kind() == ErrorKind::NotFound && path.exists() {
+        io::Error::new(
+            ErrorKind::NotFound,
+            "the interpreter named in its first line does not exist",
+        )
+    } else {
+        source
+    };
+    StartError::Program {
+        program: launch.argv.first().cloned().unwrap_or_default(),
+        source,
+    }
+}
+
+/// `Ok` when the machine has run out of processes, memory or descriptors; else the error again.
+fn exhausted(source: io::Error) -> Result<StartError, io::Error> {
+    match Errno::from_io_error(&source) {
+        Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => Ok(StartError::Exhausted { source }),
+        _ => Err(source),
+    }
+}

@@ -1,0 +1,200 @@
+//! What the system tells about processes: who one is, what it carries, whom it started, when it ends.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+use orc_domain::ids::RunId;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// What `/proc/PID/stat` tells (proc(5)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// True once it has ended and only waits to be reaped.
+    pub(crate) ended: bool,
+    /// Parent.
+    pub(crate) parent: i32,
+    /// Process group.
+    pub(crate) group: i32,
+    /// Field 22: clock ticks since boot at which it started; with the number it names a process for good.
+    pub(crate) start_ticks: u64,
+}
+
+/// A process that was seen, named so that a number used again is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seen {
+    /// Its number.
+    pub(crate) pid: i32,
+    /// When it started.
+    pub(crate) start_ticks: u64,
+}
+
+/// The marks that an executor puts into the environment of what it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nonce {
+    /// `ORC_INSTANCE`.
+    pub(crate) instance: Option<String>,
+    /// `ORC_RUN_ID`, if it is one.
+    pub(crate) run: Option<RunId>,
+}
+
+/// Watches a pipe, or the end of the process behind a descriptor, on the event loop of the caller.
+#[expect(
+    deprecated,
+    reason = "unsound only for types that change their descriptor, which `OwnedFd` does not; its successor is `unsafe`"
+)]
+pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, Interest::READABLE)
+}
+
+pub(crate) fn stat(pid: i32) -> io::Result<Stat> {
+    // Longer than the line can be; it comes with one read.
+    let mut text = [0_u8; 1024];
+    let count = File::open(format!("/proc/{pid}/stat"))?.read(&mut text)?;
+    parse_stat(&text[..count]).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown form")))
+}
+
+/// The name of the program stands in parentheses and may hold blanks and parentheses itself: the last one counts.
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(&text[close + 1..]).ok()?;
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    // State is field 3 and group is field 5; 22 is sixteen after 6.
+    let start_ticks = fields.nth(16)?.parse().ok()?;
+    Some(Stat {
+        ended: matches!(state, "Z" | "X" | "x"),
+        parent,
+        group,
+        start_ticks,
+    })
+}
+
+/// The environment that the process was started with; empty for one that has ended or that cleared it.
+pub(crate) fn nonce(pid: i32) -> io::Result<Nonce> {
+    Ok(parse_nonce(&fs::read(format!("/proc/{pid}/environ"))?))
+}
+
+fn parse_nonce(environ: &[u8]) -> Nonce {
+    let mut nonce = Nonce::default();
+    for variable in environ.split(|byte| *byte == 0) {
+        let Ok(variable) = std::str::from_utf8(variable) else {
+            continue;
+        };
+        if let Some(instance) = variable.strip_prefix("ORC_INSTANCE=") {
+            nonce.instance = Some(instance.to_owned());
+        } else if let Some(run) = variable.strip_prefix("ORC_RUN_ID=") {
+            nonce.run = run.parse().ok();
+        }
+    }
+    nonce
+}
+
+/// Numbers of all processes.
+pub(crate) fn all() -> io::Result<Vec<i32>> {
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        pids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    Ok(pids)
+}
+
+/// The file that lists the children of one thread.
+pub(crate) fn children_file(pid: i32, thread: &str) -> String {
+    format!("/proc/{pid}/task/{thread}/children")
+}
+
+/// Children from a file that stays open; one system call when there are none.
+pub(crate) fn read_children(file: &File) -> io::Result<Vec<i32>> {
+    let mut text = Vec::new();
+    let mut chunk = [0_u8; 1024];
+    loop {
+        let count = file.read_at(&mut chunk, text.len() as u64)?;
+        if count == 0 {
+            return Ok(parse_children(&text));
+        }
+        text.extend_from_slice(&chunk[..count]);
+    }
+}
+
+fn parse_children(text: &[u8]) -> Vec<i32> {
+    let text = String::from_utf8_lossy(text);
+    text.split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+/// Everything below a process, itself not included. Whoever ends meanwhile may be missing, with what it started.
+pub(crate) fn descendants(pid: i32) -> Vec<(Seen, Stat)> {
+    let mut found: Vec<(Seen, Stat)> = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else {
+            continue;
+        };
+        for thread in threads.flatten() {
+            let file = children_file(parent, &thread.file_name().to_string_lossy());
+            for pid in fs::read(file).map_or_else(|_| Vec::new(), |text| parse_children(&text)) {
+                let Ok(stat) = stat(pid) else { continue };
+                let seen = Seen {
+                    pid,
+                    start_ticks: stat.start_ticks,
+                };
+                if !found.iter().any(|(known, _)| *known == seen) {
+                    found.push((seen, stat));
+                    parents.push(pid);
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_name_cannot_forge_its_fields() {
+        let line = b"77 (x) R 1 1 (a b)) S 41 76 75 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2 3 4\n";
+        let wanted = Stat {
+            ended: false,
+            parent: 41,
+            group: 76,
+            start_ticks: 987_654,
+        };
+        assert_eq!(parse_stat(line), Some(wanted));
+        let zombie = b"77 (sh) Z 41 76 75 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 5 0 0\n";
+        assert_eq!(
+            parse_stat(zombie).map(|stat| (stat.ended, stat.start_ticks)),
+            Some((true, 5))
+        );
+        assert_eq!(parse_stat(b"77 (sh) S 41"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn only_whole_variables_are_marks() {
+        let run = "run_01h455vb4pex5vsknk084sn02q";
+        let environ = format!("A=ORC_INSTANCE=inst_no\0ORC_INSTANCE=inst_1\0\u{e4}=\u{e4}\0ORC_RUN_ID={run}\0");
+        let wanted = Nonce {
+            instance: Some("inst_1".to_owned()),
+            run: run.parse().ok(),
+        };
+        assert_eq!(parse_nonce(environ.as_bytes()), wanted);
+        let broken = b"X=\xff\0ORC_RUN_ID=nothing\0".as_slice();
+        assert_eq!(parse_nonce(broken), Nonce::default());
+    }
+
+    #[test]
+    fn we_are_in_the_table() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let own = stat(pid).unwrap();
+        assert!(!own.ended && own.start_ticks > 0);
+        assert!(all().unwrap().contains(&pid));
+    }
+}

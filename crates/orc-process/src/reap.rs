@@ -1,0 +1,133 @@
+//! Ends what dead instances left, on proof.
+//!
+//! The proof is the environment that a process was started with: `ORC_INSTANCE` names an instance, whose id is never used
+//! again. It is read a second time after a process descriptor was opened, so that the signal can only reach the process
+//! that carries it. What cleared its environment is not touched: nothing proves whose it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, join_all, select};
+use orc_domain::ids::{InstanceId, RunId};
+use orc_domain::time::Millis;
+use orc_ports::executor::{ReapError, Reaped};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use tokio::io::unix::AsyncFd;
+
+use crate::proc;
+use crate::supervisor::Shared;
+
+/// How long all of it may take to go. KILL needs milliseconds; a process that is stuck in the kernel needs a person.
+const PATIENCE: Millis = Millis::from_secs(10);
+
+/// A process that was killed and is not gone yet.
+struct Dying {
+    pid: i32,
+    run: Option<RunId>,
+    handle: AsyncFd<std::os::fd::OwnedFd>,
+}
+
+/// See [`orc_ports::executor::Executor::reap`]. Our own instance is left alone even when it is named.
+pub(crate) async fn reap(dead: &[InstanceId], shared: &Shared) -> Result<Vec<Reaped>, ReapError> {
+    let dead: BTreeMap<String, InstanceId> = dead
+        .iter()
+        .filter(|instance| **instance != shared.instance)
+        .map(|dead| (dead.to_string(), *dead))
+        .collect();
+    let mut ended: BTreeMap<(InstanceId, RunId), BTreeSet<i32>> = BTreeMap::new();
+    let mut patience = shared.clock.sleep(PATIENCE);
+    // Again until nothing is found: what was killed may have started something while we looked.
+    loop {
+        let dying = kill_marked(&dead, &mut ended)?;
+        if dying.is_empty() {
+            break;
+        }
+        patience = wait_for(&dying, patience).await?;
+    }
+    let groups = ended.into_iter();
+    Ok(groups
+        .map(|((instance, run), pids)| Reaped {
+            run,
+            instance,
+            pids: pids.into_iter().collect(),
+        })
+        .collect())
+}
+
+/// Kills what is found, or as much of it as there are descriptors for.
+fn kill_marked(
+    dead: &BTreeMap<String, InstanceId>,
+    ended: &mut BTreeMap<(InstanceId, RunId), BTreeSet<i32>>,
+) -> Result<Vec<Dying>, ReapError> {
+    let failed = |source| ReapError::Processes { source };
+    // What we may not read is not ours, or has ended.
+    let owner = |pid| {
+        let nonce = proc::nonce(pid).ok()?;
+        Some((*dead.get(&nonce.instance?)?, nonce.run))
+    };
+    let spared = lineage();
+    let mut dying: Vec<Dying> = Vec::new();
+    for pid in proc::all().map_err(failed)?.into_iter().filter_map(Pid::from_raw) {
+        let number = pid.as_raw_pid();
+        if spared.contains(&number) || owner(number).is_none() {
+            continue;
+        }
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => handle,
+            Err(Errno::SRCH) => continue,
+            Err(Errno::MFILE | Errno::NFILE) if !dying.is_empty() => break,
+            Err(error) => return Err(failed(error.into())),
+        };
+        let Some((instance, run)) = owner(number) else { continue };
+        match pidfd_send_signal(&handle, Signal::KILL) {
+            Ok(()) => {}
+            Err(Errno::SRCH) => continue,
+            Err(error) => return Err(failed(error.into())),
+        }
+        if let Some(run) = run {
+            ended.entry((instance, run)).or_default().insert(number);
+        } else {
+            tracing::warn!(pid = number, %instance, "killed a process of a dead instance that does not name its run");
+        }
+        let handle = proc::watch(handle).map_err(failed)?;
+        dying.push(Dying {
+            pid: number,
+            run,
+            handle,
+        });
+    }
+    Ok(dying)
+}
+
+/// Returns the rest of our patience.
+async fn wait_for(dying: &[Dying], patience: BoxFuture<'static, ()>) -> Result<BoxFuture<'static, ()>, ReapError> {
+    let gone = join_all(dying.iter().map(|process| process.handle.readable()));
+    if let Either::Left((_, patience)) = select(gone, patience).await {
+        return Ok(patience);
+    }
+    let survivor = dying
+        .iter()
+        .find(|process| process.handle.readable().now_or_never().is_none());
+    match survivor {
+        Some(Dying {
+            pid, run: Some(run), ..
+        }) => Err(ReapError::Survivor { pid: *pid, run: *run }),
+        Some(Dying { pid, run: None, .. }) => {
+            let source = std::io::Error::other(format!("process {pid} was killed and does not go"));
+            Err(ReapError::Processes { source })
+        }
+        // All went at the last moment; whatever is found next has no patience left.
+        None => Ok(std::future::ready(()).boxed()),
+    }
+}
+
+/// Ourselves and our ancestors: an orchestrator may run inside a step of another one.
+fn lineage() -> BTreeSet<i32> {
+    let mut lineage = BTreeSet::new();
+    let mut pid = getpid().as_raw_pid();
+    while pid > 0 && lineage.insert(pid) {
+        pid = proc::stat(pid).map_or(0, |stat| stat.parent);
+    }
+    lineage
+}

@@ -1,0 +1,379 @@
+//! One run from its start to its report.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, join_all, pending};
+use futures_util::stream::FuturesUnordered;
+use orc_domain::run::Process;
+use orc_domain::time::Millis;
+use orc_ports::executor::{Exit, Launch, OutputFile, Report, StartError};
+use orc_ports::log::LogKind;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal,
+    test_kill_process_group, waitid,
+};
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::family::Target;
+use crate::launch::{self, Started};
+use crate::log::{RunLog, Stream};
+use crate::proc::{self, Seen};
+use crate::supervisor::Shared;
+
+/// What a pipe can hold at most without privileges (`/proc/sys/fs/pipe-max-size` as shipped): once the processes are
+/// gone, more than this comes from somebody who is none of ours.
+const PIPE_BYTES: usize = 1024 * 1024;
+/// How long to wait before looking again when the machine gives no descriptor to wait on.
+const LOOK_AGAIN: Millis = Millis::from_millis(50);
+
+/// One of the two pipes.
+#[derive(Debug)]
+struct Pipe {
+    /// `None` once it has ended.
+    fd: Option<AsyncFd<OwnedFd>>,
+    stream: Stream,
+}
+
+/// A run whose process lives.
+#[derive(Debug)]
+pub(crate) struct Supervised {
+    launch: Launch,
+    pid: Pid,
+    handle: AsyncFd<OwnedFd>,
+    stdout: Pipe,
+    stderr: Pipe,
+    log: RunLog,
+    killed: bool,
+    shared: Rc<Shared>,
+}
+
+/// Starts the process of a run.
+pub(crate) fn start(launch: Launch, shared: &Rc<Shared>) -> Result<(Process, Supervised), StartError> {
+    let file = launch::prepare(&launch)?;
+    let mut log =
+        RunLog::new(file, launch.log.clone(), launch.limits.log_bytes).map_err(|source| StartError::File {
+            file: launch.log.clone(),
+            source,
+        })?;
+    let Started {
+        pid,
+        seen,
+        handle,
+        stdout,
+        stderr,
+    } = launch::spawn(&launch, &shared.instance_name)
+        .inspect_err(|error| log.note(shared.clock.now(), describe_failure(error)))?;
+    shared.family.borrow_mut().insert(launch.run, seen);
+    log.note(shared.clock.now(), format!("started as process {}", seen.pid));
+    let process = Process {
+        pid: seen.pid,
+        start_ticks: seen.start_ticks,
+        instance: shared.instance,
+    };
+    let supervised = Supervised {
+        launch,
+        pid,
+        handle,
+        stdout: Pipe {
+            fd: Some(stdout),
+            stream: Stream::new(LogKind::Stdout),
+        },
+        stderr: Pipe {
+            fd: Some(stderr),
+            stream: Stream::new(LogKind::Stderr),
+        },
+        log,
+        killed: false,
+        shared: Rc::clone(shared),
+    };
+    Ok((process, supervised))
+}
+
+fn describe_failure(error: &StartError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+impl Supervised {
+    /// Ends when everything of the run is gone. `stops` brings the grace time of each request to end it.
+    pub(crate) async fn run(mut self, stops: UnboundedReceiver<Millis>) -> Report {
+        self.watch(stops).await;
+        let (exit, escaped) = self.end().await;
+        for pipe in [&mut self.stdout, &mut self.stderr] {
+            pipe.drain(&mut self.log, &self.shared);
+        }
+        let at = self.shared.clock.now();
+        let how = match exit {
+            Exit::Code(code) => format!("ended with exit code {code}"),
+            Exit::Signal(signal) => format!("ended by signal {signal}"),
+        };
+        let left = if escaped == 0 {
+            String::new()
+        } else {
+            format!("; {escaped} processes that had left it were killed")
+        };
+        self.log.note(at, how + &left);
+        let last_line = self
+            .stderr
+            .stream
+            .last_line()
+            .or_else(|| self.stdout.stream.last_line());
+        Report {
+            run: self.launch.run,
+            exit,
+            output: read_output(&self.launch.output, self.launch.limits.output_bytes),
+            last_line: last_line.unwrap_or_default(),
+            escaped,
+            log_error: self.log.into_error(),
+        }
+    }
+
+    /// Takes output and requests until the leader has ended.
+    async fn watch(&mut self, mut stops: UnboundedReceiver<Millis>) {
+        let mut shortest: Option<Millis> = None;
+        let mut timers: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                _ = self.handle.readable() => return,
+                guard = ready(self.stdout.fd.as_ref()) => {
+                    if take(guard, &mut self.stdout.stream, &mut self.log, &self.shared) {
+                        self.stdout.fd = None;
+                    }
+                }
+                guard = ready(self.stderr.fd.as_ref()) => {
+                    if take(guard, &mut self.stderr.stream, &mut self.log, &self.shared) {
+                        self.stderr.fd = None;
+                    }
+                }
+                Some(grace) = stops.recv() => {
+                    if shortest.is_none_or(|shortest| grace < shortest) {
+                        self.ask(grace, shortest.is_none());
+                        shortest = Some(grace);
+                        timers.push(self.shared.clock.sleep(grace));
+                    }
+                }
+                Some(()) = timers.next() => self.kill(),
+            }
+        }
+    }
+
+    /// The leader is not reaped while this runs, so its number is the number of its group and of nothing else.
+    fn ask(&mut self, grace: Millis, first: bool) {
+        if grace == Millis::ZERO {
+            self.kill();
+        } else if first {
+            self.log.note(
+                self.shared.clock.now(),
+                format!("asked to end (TERM); killed after {grace}"),
+            );
+            let escaped = self.shared.family.borrow_mut().mark(self.launch.run);
+            // CONT, because a stopped process would not hear TERM.
+            for signal in [Signal::TERM, Signal::CONT] {
+                let _ = kill_process_group(self.pid, signal);
+                for target in &escaped {
+                    let _ = signal_seen(target.seen, signal);
+                }
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        if !self.killed {
+            self.killed = true;
+            self.log.note(self.shared.clock.now(), "killed (KILL)");
+            self.shared.family.borrow_mut().mark(self.launch.run);
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
+    }
+
+    /// Reaps the leader and ends whatever it left; returns when all of it is gone, and how many had left the group.
+    async fn end(&mut self) -> (Exit, u32) {
+        let (run, group) = (self.launch.run, self.pid.as_raw_pid());
+        // Before the leader is reaped, so that the number cannot belong to others.
+        let _ = kill_process_group(self.pid, Signal::KILL);
+        let exit = reap_leader(self.pid);
+        let shared = Rc::clone(&self.shared);
+        shared.family.borrow_mut().mark_ended(run);
+        let mut escaped: BTreeSet<Seen> = BTreeSet::new();
+        loop {
+            // Asked first: what a member of the group had started came to us before the group was gone.
+            let group_left = test_kill_process_group(self.pid) != Err(Errno::SRCH);
+            let targets = {
+                let mut family = shared.family.borrow_mut();
+                family.adopt();
+                if family.reap() {
+                    // What the reaped had started may have come to us after we looked.
+                    continue;
+                }
+                let mut targets = family.claim_strays(run);
+                escaped.extend(
+                    targets
+                        .iter()
+                        .filter(|target| target.group != group)
+                        .map(|target| target.seen),
+                );
+                if group_left {
+                    targets.extend(family.members(group));
+                }
+                if targets.is_empty() {
+                    // Else only members are left that have ended and wait for another parent.
+                    if group_left && family.adopt() {
+                        continue;
+                    }
+                    family.remove(run);
+                    return (exit, u32::try_from(escaped.len()).unwrap_or(u32::MAX));
+                }
+                targets
+            };
+            self.kill_all(&targets).await;
+        }
+    }
+
+    /// Kills and waits; what cannot be waited for is looked at again a little later.
+    async fn kill_all(&self, targets: &[Target]) {
+        let mut gone = Vec::new();
+        let mut blind = false;
+        for target in targets {
+            match signal_seen(target.seen, Signal::KILL).map(proc::watch) {
+                Ok(Ok(handle)) => gone.push(async move {
+                    let _ = handle.readable().await;
+                }),
+                Err(Errno::SRCH) => {}
+                Ok(Err(_)) | Err(_) => blind = true,
+            }
+        }
+        join_all(gone).await;
+        if blind {
+            self.shared.clock.sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+impl Pipe {
+    /// Takes what the processes left in the pipe, without waiting for its end.
+    fn drain(&mut self, log: &mut RunLog, shared: &Shared) {
+        let at = shared.clock.now();
+        let mut taken = 0;
+        while let Some(fd) = &self.fd {
+            let buffer = &mut *shared.buffer.borrow_mut();
+            match read(fd.get_ref(), buffer) {
+                Ok(count) if count > 0 && taken <= PIPE_BYTES => {
+                    self.stream.push(log, at, &buffer[..count]);
+                    taken += count;
+                }
+                Err(Errno::AGAIN) | Ok(1..) => {
+                    log.note(
+                        at,
+                        "its output is held open by a process that is not known to be its own",
+                    );
+                    self.fd = None;
+                }
+                Ok(0) | Err(_) => self.fd = None,
+            }
+        }
+        self.stream.finish(log, at);
+    }
+}
+
+async fn ready(fd: Option<&AsyncFd<OwnedFd>>) -> AsyncFdReadyGuard<'_, OwnedFd> {
+    if let Some(fd) = fd
+        && let Ok(guard) = fd.readable().await
+    {
+        return guard;
+    }
+    pending().await
+}
+
+/// Takes one bufferful; returns whether the stream has ended.
+fn take(mut guard: AsyncFdReadyGuard<'_, OwnedFd>, stream: &mut Stream, log: &mut RunLog, shared: &Shared) -> bool {
+    let buffer = &mut *shared.buffer.borrow_mut();
+    match read(guard.get_inner(), buffer) {
+        Ok(0) => return true,
+        Ok(count) => {
+            if count < buffer.len() {
+                // The pipe is empty now; what comes later wakes us again.
+                guard.clear_ready();
+            }
+            stream.push(log, shared.clock.now(), &buffer[..count]);
+            log.flush();
+        }
+        Err(Errno::AGAIN) => guard.clear_ready(),
+        Err(_) => return true,
+    }
+    false
+}
+
+fn read(fd: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut *buffer))
+}
+
+fn reap_leader(pid: Pid) -> Exit {
+    match rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED)) {
+        Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+        },
+        // Somebody else reaped our child and with it its status; it is gone, and nobody may take that for success.
+        Ok(None) | Err(_) => Exit::Code(-1),
+    }
+}
+
+/// Sends a signal to the process that was seen and to no other that has its number now.
+pub(crate) fn signal_seen(seen: Seen, signal: Signal) -> Result<OwnedFd, Errno> {
+    let handle = pidfd_open(Pid::from_raw(seen.pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+    let is_same = proc::stat(seen.pid).is_ok_and(|stat| stat.start_ticks == seen.start_ticks);
+    if !is_same {
+        return Err(Errno::SRCH);
+    }
+    match pidfd_send_signal(handle.as_fd(), signal) {
+        // One that has ended is still to be waited for; one that we may not signal too.
+        Ok(()) | Err(Errno::SRCH | Errno::PERM) => Ok(handle),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads `$ORC_OUTPUT`. Only a regular file: a pipe or device in its place would block us or never end, a link could
+/// point at what the program itself may not read.
+fn read_output(path: &Path, limit: u64) -> OutputFile {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return OutputFile::Bytes(Vec::new()),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            return OutputFile::Unreadable {
+                why: "it is a symbolic link".to_owned(),
+            };
+        }
+        Err(error) => return OutputFile::Unreadable { why: error.to_string() },
+    };
+    let unreadable = |error: std::io::Error| OutputFile::Unreadable { why: error.to_string() };
+    let length = match file.metadata() {
+        Ok(found) if found.is_file() => found.len(),
+        Ok(_) => {
+            return OutputFile::Unreadable {
+                why: "it is not a regular file".to_owned(),
+            };
+        }
+        Err(error) => return unreadable(error),
+    };
+    if length > limit {
+        return OutputFile::TooLarge { bytes: length };
+    }
+    let mut bytes = Vec::new();
+    match file.take(limit).read_to_end(&mut bytes) {
+        Ok(_) => OutputFile::Bytes(bytes),
+        Err(error) => unreadable(error),
+    }
+}
