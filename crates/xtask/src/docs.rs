@@ -1,7 +1,7 @@
 //! Reference documents that are generated from the code: `docs/reference/`.
 //!
 //! Two sources: what xtask can see itself (the transition table, the SQL files), and what only the binary knows, printed
-//! by its hidden command `reference NAME`. `--check` writes nothing and names each document that differs.
+//! by its hidden command `reference` and by `schema`. `--check` writes nothing and names each document that differs.
 
 use std::fmt::Write as _;
 
@@ -22,6 +22,15 @@ struct Document {
     text: String,
 }
 
+/// Which build of the binary is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// The one that tests use.
+    Dev,
+    /// The one that is shipped; for where it is built anyway.
+    Release,
+}
+
 impl Document {
     fn new(name: &str, text: String) -> Self {
         Self {
@@ -31,31 +40,42 @@ impl Document {
     }
 }
 
-/// Writes the documents, or compares them; `release` says which build of the binary is asked.
+/// Writes the documents.
 ///
 /// # Errors
-/// When the binary can't be built, a file can't be written, or (with `check`) a document differs.
-pub(crate) fn run(check: bool, release: bool) -> Result<()> {
+/// When the binary can't be built or a file can't be written; what comes from the tree is written first.
+pub(crate) fn write(build: Build) -> Result<()> {
+    let tree = Tree::read(&command::root())?;
+    write_all(&documents_of_tree(&tree))?;
+    write_all(&documents_of_binary(build)?)
+}
+
+fn write_all(documents: &[Document]) -> Result<()> {
     let root = command::root();
-    let tree = Tree::read(&root)?;
-    let mut documents = documents_of_tree(&tree);
-    documents.extend(documents_of_binary(release)?);
-    if check {
-        let mut violations = differences(&tree, &documents);
-        violations.extend(strangers(&tree, &documents));
-        violations.iter().for_each(|violation| println!("{violation}"));
-        if !violations.is_empty() {
-            bail!("docs: {} documents differ from the code", violations.len());
-        }
-        println!("docs: {} documents agree with the code", documents.len());
-        return Ok(());
-    }
     std::fs::create_dir_all(root.join(FOLDER)).with_context(|| format!("cannot create {FOLDER}"))?;
-    for document in &documents {
-        std::fs::write(root.join(&document.path), &document.text)
-            .with_context(|| format!("cannot write {}", document.path))?;
-        println!("docs: wrote {}", document.path);
+    for document in documents {
+        let path = &document.path;
+        std::fs::write(root.join(path), &document.text).with_context(|| format!("cannot write {path}"))?;
+        println!("docs: wrote {path}");
     }
+    Ok(())
+}
+
+/// Compares the documents with the code and names every one that differs.
+///
+/// # Errors
+/// When the binary can't be built, or a document differs.
+pub(crate) fn check(build: Build) -> Result<()> {
+    let tree = Tree::read(&command::root())?;
+    let mut documents = documents_of_tree(&tree);
+    documents.extend(documents_of_binary(build)?);
+    let mut violations = differences(&tree, &documents);
+    violations.extend(strangers(&tree, &documents));
+    violations.iter().for_each(|violation| println!("{violation}"));
+    if !violations.is_empty() {
+        bail!("docs: {} documents differ from the code", violations.len());
+    }
+    println!("docs: {} documents agree with the code", documents.len());
     Ok(())
 }
 
@@ -88,29 +108,29 @@ fn documents_of_tree(tree: &Tree) -> Vec<Document> {
     ]
 }
 
-/// What the binary prints for `reference NAME`, by file name.
-const BINARY: [(&str, &str); 5] = [
-    ("cli", "cli.md"),
-    ("environment", "environment.md"),
-    ("exit-codes", "exit-codes.md"),
-    ("consumers", "consumers.md"),
-    ("pipeline-schema", "pipeline.schema.json"),
+/// What the binary prints, by file name and arguments.
+const BINARY: [(&str, [&str; 2]); 7] = [
+    ("cli.md", ["reference", "cli"]),
+    ("consumers.md", ["reference", "consumers"]),
+    ("environment.md", ["reference", "environment"]),
+    ("exit-codes.md", ["reference", "exit-codes"]),
+    ("keys.md", ["reference", "keys"]),
+    ("pipeline.schema.json", ["schema", "pipeline"]),
+    ("settings.schema.json", ["schema", "settings"]),
 ];
 
-fn documents_of_binary(release: bool) -> Result<Vec<Document>> {
-    BINARY
-        .iter()
-        .map(|(name, file)| {
-            let mut cargo = command::command(env!("CARGO"));
-            cargo.args(["run", "--quiet", "--package", "orc-cli", "--bin", "orchestrator"]);
-            cargo
-                .args(release.then_some("--release"))
-                .args(["--", "reference", name]);
-            let text = command::read(&mut cargo)?;
-            let mark = if file.ends_with(".md") { MARK } else { "" };
-            Ok(Document::new(file, format!("{mark}{text}")))
-        })
-        .collect()
+fn documents_of_binary(build: Build) -> Result<Vec<Document>> {
+    let document = |(name, arguments): &(&str, [&str; 2])| {
+        let mut cargo = command::command(env!("CARGO"));
+        cargo.args(["run", "--quiet", "--package", "orc-cli", "--bin", "orchestrator"]);
+        cargo
+            .args((build == Build::Release).then_some("--release"))
+            .arg("--")
+            .args(arguments);
+        let mark = if name.ends_with(".md") { MARK } else { "" };
+        Ok(Document::new(name, format!("{mark}{}", command::read(&mut cargo)?)))
+    };
+    BINARY.iter().map(document).collect()
 }
 
 fn state_machines() -> String {

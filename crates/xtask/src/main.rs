@@ -36,7 +36,7 @@ enum Command {
         /// Use this server instead of starting one.
         #[arg(long, env = suite::POSTGRES, value_name = "URL")]
         postgres: Option<String>,
-        /// Handed on to `cargo nextest run --workspace`.
+        /// Handed on to `cargo nextest run`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -47,7 +47,14 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Tidy => tidy::run(),
-        Command::Docs { check, release } => docs::run(check, release),
+        Command::Docs { check, release } => {
+            let build = if release {
+                docs::Build::Release
+            } else {
+                docs::Build::Dev
+            };
+            if check { docs::check(build) } else { docs::write(build) }
+        }
         Command::Test { postgres, arguments } => suite::run(postgres, &arguments),
         Command::Setup => suite::setup(),
     };

@@ -12,18 +12,17 @@ const HINT: &str = "open it with `//!`: purpose, invariants, what it must never 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in tree.rust() {
+        if file.test_only && file.path.contains("/src/") {
+            continue; // the tests of a module, which is documented itself
+        }
         let lines = if file.test_only {
             file.lines
         } else {
             file.lines_without_tests()
         };
         if lines >= LINES && !has_inner_docs(&file.syntax.attrs) {
-            violations.push(Violation::new(
-                &file.path,
-                1,
-                format!("module of {lines} lines without documentation"),
-                HINT,
-            ));
+            let message = format!("module of {lines} lines without documentation");
+            violations.push(Violation::new(&file.path, 1, message, HINT));
         }
         Modules {
             path: &file.path,
@@ -79,6 +78,20 @@ mod tests {
         assert_eq!(
             count(&format!("/// Words about `A`.\nstruct A;\n{}", "\n".repeat(40))),
             1
+        );
+    }
+
+    #[test]
+    fn test_targets_need_it_and_the_tests_of_a_module_do_not() {
+        let lines = "\n".repeat(40);
+        assert_eq!(check(&Tree::of(&[("tests/it.rs", &lines)])).len(), 1);
+        let lib = "#[cfg(test)]\nmod tests;";
+        assert_eq!(
+            check(&Tree::of(&[
+                ("crates/a/src/lib.rs", lib),
+                ("crates/a/src/tests.rs", &lines)
+            ])),
+            []
         );
     }
 

@@ -30,18 +30,11 @@ const RUNTIME_TYPES: [&str; 5] = ["TaskTracker", "JoinHandle", "JoinSet", "JoinE
 /// Where a foreign word is the right one: path prefix, word, reason.
 type Exception = (&'static str, &'static str, &'static str);
 
-const EXCEPTIONS: [Exception; 2] = [
-    (
-        "crates/orc-process/",
-        "session",
-        "what setsid(2) makes is called a session by the kernel and in /proc",
-    ),
-    (
-        "crates/orc-runtime/",
-        "task",
-        "tasks of the async runtime, which the task tracker names and watches",
-    ),
-];
+const EXCEPTIONS: [Exception; 1] = [(
+    "crates/orc-runtime/",
+    "task",
+    "tasks of the async runtime, which the task tracker names and watches",
+)];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     check_with(tree, &EXCEPTIONS)
