@@ -53,6 +53,9 @@ pub struct Text {
 pub struct Finite(f64);
 
 impl Finite {
+    /// Zero.
+    pub const ZERO: Self = Self(0.0);
+
     /// `None` for infinities and "not a number".
     #[must_use]
     pub fn new(number: f64) -> Option<Self> {
@@ -271,6 +274,11 @@ impl Serialize for Plain<'_> {
             Value::Map(members) => serializer.collect_map(members.iter().map(|(key, value)| (key, Plain(value)))),
         }
     }
+}
+
+/// Reads a value that may be missing: with `#[serde(default)]` a missing member is `None`, and `null` is a value.
+pub(crate) fn deserialize_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 impl Serialize for Value {
