@@ -129,7 +129,7 @@ impl Store for SqliteStore {
     fn commit(&self, commit: Commit) -> StoreResult<'_, Committed> {
         Box::pin(async move {
             // A decision that changes nothing is not written.
-            if commit.decision.changes.is_empty() {
+            if commit.decision.is_empty() {
                 return if self.inbox.is_closed() {
                     Err(StoreError::Closed)
                 } else {

@@ -1,3 +1,4 @@
 //! Model store, scripted effects, simulator, conformance suites.
 
+pub mod conformance;
 pub mod model;

@@ -1,0 +1,26 @@
+//! The model passes the suite that real stores pass.
+
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::{BoxFuture, ready};
+use orc_ports::store::Store;
+use orc_testkit::conformance::store::Place;
+use orc_testkit::model::{Model, ModelStore};
+
+/// Opening again gives a new store over what the last one held.
+#[derive(Default)]
+struct InMemory {
+    last: Mutex<Option<Arc<ModelStore>>>,
+}
+
+impl Place for InMemory {
+    fn open(&self) -> BoxFuture<'_, Arc<dyn Store>> {
+        let mut last = self.last.lock().unwrap();
+        let model = last.as_ref().map_or_else(Model::default, |store| store.snapshot());
+        let store = Arc::new(ModelStore::of(model));
+        *last = Some(Arc::clone(&store));
+        Box::pin(ready(store as Arc<dyn Store>))
+    }
+}
+
+orc_testkit::store_conformance!(InMemory::default());
