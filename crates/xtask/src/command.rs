@@ -16,10 +16,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// A command for a program of the development machine, with the repository's root as its working directory.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "xtask starts cargo, git and servers for tests; it is never shipped"
-)]
+#[expect(clippy::disallowed_methods, reason = "xtask starts cargo, git and servers for tests; it is never shipped")]
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
@@ -47,29 +44,19 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     let line = format!("{command:?}");
     let output = command.output().with_context(|| format!("cannot start {line}"))?;
     if !output.status.success() {
-        bail!(
-            "{line} ended with {}\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        );
+        bail!("{line} ended with {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
     }
     String::from_utf8(output.stdout).with_context(|| format!("{line} wrote something that is not UTF-8"))
 }
 
 /// Finds a program in the folders of `PATH`.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "xtask looks for tools on the development machine"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "xtask looks for tools on the development machine")]
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|program| is_executable(program))
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| is_executable(program))
 }
 
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    path.metadata()
-        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }

@@ -33,10 +33,7 @@ pub(crate) enum Build {
 
 impl Document {
     fn new(name: &str, text: String) -> Self {
-        Self {
-            path: format!("{FOLDER}{name}"),
-            text,
-        }
+        Self { path: format!("{FOLDER}{name}"), text }
     }
 }
 
@@ -102,10 +99,7 @@ fn strangers(tree: &Tree, documents: &[Document]) -> Vec<Violation> {
 }
 
 fn documents_of_tree(tree: &Tree) -> Vec<Document> {
-    vec![
-        Document::new("state-machines.md", state_machines()),
-        Document::new("statements.md", statements(tree)),
-    ]
+    vec![Document::new("state-machines.md", state_machines()), Document::new("statements.md", statements(tree))]
 }
 
 /// What the binary prints, by file name and arguments.
@@ -123,10 +117,7 @@ fn documents_of_binary(build: Build) -> Result<Vec<Document>> {
     let document = |(name, arguments): &(&str, [&str; 2])| {
         let mut cargo = command::command(env!("CARGO"));
         cargo.args(["run", "--quiet", "--package", "orc-cli", "--bin", "orchestrator"]);
-        cargo
-            .args((build == Build::Release).then_some("--release"))
-            .arg("--")
-            .args(arguments);
+        cargo.args((build == Build::Release).then_some("--release")).arg("--").args(arguments);
         let mark = if name.ends_with(".md") { MARK } else { "" };
         Ok(Document::new(name, format!("{mark}{}", command::read(&mut cargo)?)))
     };
@@ -144,16 +135,9 @@ fn state_machines() -> String {
         if row.machine != machine {
             machine = row.machine;
             let title = machine[..1].to_uppercase() + &machine[1..];
-            let _ = write!(
-                text,
-                "\n## {title}\n\n| transition | from | on | to | note |\n|---|---|---|---|---|\n"
-            );
+            let _ = write!(text, "\n## {title}\n\n| transition | from | on | to | note |\n|---|---|---|---|---|\n");
         }
-        let _ = writeln!(
-            text,
-            "| {transition:?} | {} | {} | {} | {} |",
-            row.from, row.on, row.to, row.note
-        );
+        let _ = writeln!(text, "| {transition:?} | {} | {} | {} | {} |", row.from, row.on, row.to, row.note);
     }
     text
 }
@@ -163,20 +147,14 @@ fn statements(tree: &Tree) -> String {
         "{MARK}# Statements of the store\n\nEvery statement is a file of its own, and a test prepares each on every database.\n"
     );
     let mut folder = "";
-    for (path, text_of_file) in tree
-        .files()
-        .filter(|(path, _)| path.starts_with("crates/") && path.ends_with(".sql"))
-    {
+    for (path, text_of_file) in tree.files().filter(|(path, _)| path.starts_with("crates/") && path.ends_with(".sql")) {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         if parent != folder {
             folder = parent;
             let _ = write!(text, "\n## {folder}\n\n| file | statement |\n|---|---|\n");
         }
-        let lines: Vec<String> = sql::statements(text_of_file)
-            .iter()
-            .flat_map(|one| one.split_whitespace())
-            .map(str::to_owned)
-            .collect();
+        let lines: Vec<String> =
+            sql::statements(text_of_file).iter().flat_map(|one| one.split_whitespace()).map(str::to_owned).collect();
         let _ = writeln!(text, "| {name} | `{}` |", lines.join(" ").replace('|', "\\|"));
     }
     text
@@ -189,11 +167,7 @@ mod tests {
     #[test]
     fn the_table_of_transitions_is_complete() {
         let text = state_machines();
-        assert!(
-            Transition::ALL
-                .iter()
-                .all(|transition| text.contains(&format!("| {transition:?} |")))
-        );
+        assert!(Transition::ALL.iter().all(|transition| text.contains(&format!("| {transition:?} |"))));
         let headings = text.matches("\n## ").count();
         let machines: std::collections::BTreeSet<_> = Transition::ALL.iter().map(|one| one.row().machine).collect();
         assert_eq!(headings, machines.len(), "rows of a machine stand together");
@@ -201,16 +175,10 @@ mod tests {
 
     #[test]
     fn a_changed_a_missing_and_a_strange_document_are_found() {
-        let documents = [
-            Document::new("a.md", "a".to_owned()),
-            Document::new("b.md", "b".to_owned()),
-        ];
+        let documents = [Document::new("a.md", "a".to_owned()), Document::new("b.md", "b".to_owned())];
         let tree = Tree::of(&[("docs/reference/a.md", "x"), ("docs/reference/c.md", "c")]);
         let files = |found: Vec<Violation>| found.into_iter().map(|violation| violation.file).collect::<Vec<_>>();
-        assert_eq!(
-            files(differences(&tree, &documents)),
-            ["docs/reference/a.md", "docs/reference/b.md"]
-        );
+        assert_eq!(files(differences(&tree, &documents)), ["docs/reference/a.md", "docs/reference/b.md"]);
         assert_eq!(files(strangers(&tree, &documents)), ["docs/reference/c.md"]);
     }
 

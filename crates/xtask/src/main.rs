@@ -48,11 +48,7 @@ fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Tidy => tidy::run(),
         Command::Docs { check, release } => {
-            let build = if release {
-                docs::Build::Release
-            } else {
-                docs::Build::Dev
-            };
+            let build = if release { docs::Build::Release } else { docs::Build::Dev };
             if check { docs::check(build) } else { docs::write(build) }
         }
         Command::Test { postgres, arguments } => suite::run(postgres, &arguments),

@@ -49,32 +49,20 @@ impl Postgres {
     /// When the folder can't be made or the server does not start; its own words are in the message.
     pub(crate) fn start(programs: &Path) -> Result<Self> {
         // A short name: the path of a unix socket has at most 107 bytes.
-        let folder = tempfile::Builder::new()
-            .prefix("orc-pg-")
-            .tempdir()
-            .context("cannot make a folder for PostgreSQL")?;
+        let folder =
+            tempfile::Builder::new().prefix("orc-pg-").tempdir().context("cannot make a folder for PostgreSQL")?;
         let mut keeper = command::command("sh");
-        keeper
-            .args(["-c", KEEPER, "keeper"])
-            .arg(programs)
-            .arg(folder.path())
-            .current_dir(folder.path());
+        keeper.args(["-c", KEEPER, "keeper"]).arg(programs).arg(folder.path()).current_dir(folder.path());
         keeper.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         give_away(&mut keeper, folder.path())?;
-        let mut started = Self {
-            keeper: keeper.spawn().context("cannot start sh")?,
-            folder,
-        };
+        let mut started = Self { keeper: keeper.spawn().context("cannot start sh")?, folder };
         started.wait_until_ready()?;
         Ok(started)
     }
 
     /// The address for clients.
     pub(crate) fn url(&self) -> String {
-        format!(
-            "postgres://orc@localhost/postgres?host={}",
-            self.folder.path().display()
-        )
+        format!("postgres://orc@localhost/postgres?host={}", self.folder.path().display())
     }
 
     /// Reads the keeper's one line; the keeper itself gives up after a minute.
@@ -82,13 +70,9 @@ impl Postgres {
         use std::io::{BufRead, BufReader, Read};
         let mut output = BufReader::new(self.keeper.stdout.take().context("the keeper has no output")?);
         let mut line = String::new();
-        output
-            .read_line(&mut line)
-            .context("cannot read what the keeper of PostgreSQL says")?;
+        output.read_line(&mut line).context("cannot read what the keeper of PostgreSQL says")?;
         if line.trim() != "started" {
-            output
-                .read_to_string(&mut line)
-                .context("cannot read why PostgreSQL did not start")?;
+            output.read_to_string(&mut line).context("cannot read why PostgreSQL did not start")?;
             bail!("PostgreSQL did not start: {}", line.trim());
         }
         Ok(())
@@ -123,10 +107,7 @@ pub(crate) fn find() -> Option<PathBuf> {
 /// As root, gives the folder to `nobody` and starts the command as that user.
 fn give_away(keeper: &mut Command, folder: &Path) -> Result<()> {
     use std::os::unix::fs::{MetadataExt, chown};
-    let owner = folder
-        .metadata()
-        .context("cannot look at the folder for PostgreSQL")?
-        .uid();
+    let owner = folder.metadata().context("cannot look at the folder for PostgreSQL")?.uid();
     if owner != 0 {
         return Ok(());
     }

@@ -17,26 +17,10 @@ struct Tool {
 }
 
 const TOOLS: [Tool; 4] = [
-    Tool {
-        name: "cc",
-        package: Some("build-essential"),
-        found: || find_program("cc").is_some(),
-    },
-    Tool {
-        name: "git",
-        package: Some("git"),
-        found: || find_program("git").is_some(),
-    },
-    Tool {
-        name: "PostgreSQL",
-        package: Some("postgresql"),
-        found: || postgres::find().is_some(),
-    },
-    Tool {
-        name: "cargo-nextest",
-        package: None,
-        found: || find_program("cargo-nextest").is_some(),
-    },
+    Tool { name: "cc", package: Some("build-essential"), found: || find_program("cc").is_some() },
+    Tool { name: "git", package: Some("git"), found: || find_program("git").is_some() },
+    Tool { name: "PostgreSQL", package: Some("postgresql"), found: || postgres::find().is_some() },
+    Tool { name: "cargo-nextest", package: None, found: || find_program("cargo-nextest").is_some() },
 ];
 
 /// Runs all tests with `arguments` handed on to nextest.
@@ -47,11 +31,7 @@ pub(crate) fn run(url: Option<String>, arguments: &[String]) -> Result<()> {
     let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !(tool.found)()).collect();
     if !missing.is_empty() {
         let names: Vec<&str> = missing.iter().map(|tool| tool.name).collect();
-        bail!(
-            "the tests need {}\nhint: install with: {}",
-            names.join(", "),
-            install_line(&missing)
-        );
+        bail!("the tests need {}\nhint: install with: {}", names.join(", "), install_line(&missing));
     }
     let server = match &url {
         Some(_) => None,
@@ -59,10 +39,7 @@ pub(crate) fn run(url: Option<String>, arguments: &[String]) -> Result<()> {
     };
     let url = url.or_else(|| server.as_ref().map(Postgres::url)).unwrap_or_default();
     let mut nextest = command::command(env!("CARGO"));
-    nextest
-        .args(["nextest", "run", "--workspace"])
-        .args(arguments)
-        .env(POSTGRES, url);
+    nextest.args(["nextest", "run", "--workspace"]).args(arguments).env(POSTGRES, url);
     command::run(&mut nextest)
 }
 
@@ -88,10 +65,7 @@ fn install_line(missing: &[&Tool]) -> String {
     let mut lines = Vec::new();
     if !packages.is_empty() {
         lines.push(format!("{sudo}apt-get update"));
-        lines.push(format!(
-            "{sudo}apt-get install --yes --no-install-recommends {}",
-            packages.join(" ")
-        ));
+        lines.push(format!("{sudo}apt-get install --yes --no-install-recommends {}", packages.join(" ")));
     }
     if missing.iter().any(|tool| tool.package.is_none()) {
         lines.push("cargo install --locked cargo-nextest".to_owned());
@@ -107,10 +81,7 @@ mod tests {
     fn one_line_installs_what_is_missing() {
         let all: Vec<&Tool> = TOOLS.iter().collect();
         let line = install_line(&all);
-        assert!(
-            line.ends_with("build-essential git postgresql && cargo install --locked cargo-nextest"),
-            "{line}"
-        );
+        assert!(line.ends_with("build-essential git postgresql && cargo install --locked cargo-nextest"), "{line}");
         assert_eq!(install_line(&all[3..]), "cargo install --locked cargo-nextest");
     }
 }

@@ -38,8 +38,7 @@ impl Tree {
     /// When git can't list them or a file can't be read.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let mut list = command::command("git");
-        list.current_dir(root)
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        list.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let listed = command::read(&mut list)?;
         let mut files = BTreeMap::new();
         for path in listed.split('\0').filter(|path| !path.is_empty()) {
@@ -65,10 +64,8 @@ impl Tree {
                 Err(error) => broken.push((path.clone(), error.span().start().line, error.to_string())),
             }
         }
-        let test_modules: BTreeSet<String> = parsed
-            .iter()
-            .flat_map(|(path, _, file)| test_module_files(path, file))
-            .collect();
+        let test_modules: BTreeSet<String> =
+            parsed.iter().flat_map(|(path, _, file)| test_module_files(path, file)).collect();
         let rust = parsed
             .into_iter()
             .map(|(path, lines, syntax)| RustFile {
@@ -97,11 +94,7 @@ impl Tree {
         let path = path.trim_end_matches('/');
         let below = format!("{path}/");
         self.files.contains_key(path)
-            || self
-                .files
-                .range(below.clone()..)
-                .next()
-                .is_some_and(|(found, _)| found.starts_with(&below))
+            || self.files.range(below.clone()..).next().is_some_and(|(found, _)| found.starts_with(&below))
     }
 
     /// The Rust files that parse.
@@ -127,12 +120,7 @@ impl Tree {
 impl Tree {
     /// A tree for a test.
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
-        Self::from_files(
-            files
-                .iter()
-                .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()))
-                .collect(),
-        )
+        Self::from_files(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
     }
 }
 
@@ -154,20 +142,14 @@ impl RustFile {
 
 /// True for a target that cargo builds for tests only.
 fn in_test_folder(path: &str) -> bool {
-    path.starts_with("tests/")
-        || path
-            .split('/')
-            .nth(2)
-            .is_some_and(|part| part == "tests" || part == "benches")
+    path.starts_with("tests/") || path.split('/').nth(2).is_some_and(|part| part == "tests" || part == "benches")
 }
 
 /// True when the attributes keep an item out of a normal build: `#[cfg(test)]`, `#[test]`, `#[tokio::test]`.
 pub(crate) fn is_test_item(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         if attribute.path().is_ident("cfg") {
-            return attribute
-                .parse_args::<syn::Path>()
-                .is_ok_and(|path| path.is_ident("test"));
+            return attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"));
         }
         is_test_attribute(attribute)
     })
@@ -175,11 +157,7 @@ pub(crate) fn is_test_item(attributes: &[syn::Attribute]) -> bool {
 
 /// True for `#[test]` and its relatives such as `#[tokio::test]`.
 pub(crate) fn is_test_attribute(attribute: &syn::Attribute) -> bool {
-    attribute
-        .path()
-        .segments
-        .last()
-        .is_some_and(|segment| segment.ident == "test")
+    attribute.path().segments.last().is_some_and(|segment| segment.ident == "test")
 }
 
 fn test_spans(file: &syn::File) -> Vec<RangeInclusive<usize>> {
@@ -233,25 +211,15 @@ mod tests {
     fn test_code_is_told_from_the_rest() {
         let tree = Tree::of(&[
             ("crates/a/Cargo.toml", ""),
-            (
-                "crates/a/src/lib.rs",
-                "fn a() {}\n#[cfg(test)]\nmod checks;\n#[cfg(test)]\nmod tests {\n fn b() {}\n}\n",
-            ),
+            ("crates/a/src/lib.rs", "fn a() {}\n#[cfg(test)]\nmod checks;\n#[cfg(test)]\nmod tests {\n fn b() {}\n}\n"),
             ("crates/a/src/checks.rs", "fn c() {}\n"),
             ("crates/a/tests/it.rs", "fn d() {}\n"),
         ]);
-        let seen: Vec<_> = tree
-            .rust()
-            .iter()
-            .map(|file| (file.path.as_str(), file.test_only, file.lines_without_tests()))
-            .collect();
+        let seen: Vec<_> =
+            tree.rust().iter().map(|file| (file.path.as_str(), file.test_only, file.lines_without_tests())).collect();
         assert_eq!(
             seen,
-            [
-                ("crates/a/src/checks.rs", true, 0),
-                ("crates/a/src/lib.rs", false, 1),
-                ("crates/a/tests/it.rs", true, 0)
-            ]
+            [("crates/a/src/checks.rs", true, 0), ("crates/a/src/lib.rs", false, 1), ("crates/a/tests/it.rs", true, 0)]
         );
         let lib = &tree.rust()[1];
         assert!(!lib.is_test(1) && lib.is_test(6));

@@ -21,64 +21,23 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("orc-runtime", &["orc-domain", "orc-engine", "orc-ports"]),
     (
         "orc-cli",
-        &[
-            "orc-domain",
-            "orc-spec",
-            "orc-engine",
-            "orc-ports",
-            "orc-store-sqlite",
-            "orc-process",
-            "orc-runtime",
-        ],
+        &["orc-domain", "orc-spec", "orc-engine", "orc-ports", "orc-store-sqlite", "orc-process", "orc-runtime"],
     ),
     ("orc-testkit", &["orc-domain", "orc-engine", "orc-ports"]),
-    (
-        "xtask",
-        &[
-            "orc-domain",
-            "orc-spec",
-            "orc-engine",
-            "orc-ports",
-            "orc-store-sqlite",
-            "orc-testkit",
-        ],
-    ),
+    ("xtask", &["orc-domain", "orc-spec", "orc-engine", "orc-ports", "orc-store-sqlite", "orc-testkit"]),
 ];
 
 /// Crates of others that rings 0 to 2 may use.
 const PURE: [(&str, &[&str]); 4] = [
-    (
-        "orc-domain",
-        &["petgraph", "serde", "serde_json", "sha2", "thiserror", "uuid"],
-    ),
-    (
-        "orc-spec",
-        &[
-            "annotate-snippets",
-            "granit-parser",
-            "petgraph",
-            "serde",
-            "serde_json",
-            "thiserror",
-        ],
-    ),
+    ("orc-domain", &["petgraph", "serde", "serde_json", "sha2", "thiserror", "uuid"]),
+    ("orc-spec", &["annotate-snippets", "granit-parser", "petgraph", "serde", "serde_json", "thiserror"]),
     ("orc-engine", &["serde", "serde_json", "thiserror", "uuid"]),
     ("orc-ports", &["futures-util", "serde", "serde_json", "thiserror"]),
 ];
 
 /// Must not be reachable from rings 0 to 2 by any path.
-const ACTING: [&str; 10] = [
-    "tokio",
-    "mio",
-    "socket2",
-    "rustix",
-    "nix",
-    "sqlx",
-    "sqlx-core",
-    "libsqlite3-sys",
-    "reqwest",
-    "hyper",
-];
+const ACTING: [&str; 10] =
+    ["tokio", "mio", "socket2", "rustix", "nix", "sqlx", "sqlx-core", "libsqlite3-sys", "reqwest", "hyper"];
 
 /// Crates of others that only some of ours may use outside of tests.
 const RESERVED: [(&str, &[&str]); 4] = [
@@ -151,22 +110,14 @@ impl Graph {
                 }
             }
         }
-        Self {
-            members: uses_by_name,
-            resolved,
-        }
+        Self { members: uses_by_name, resolved }
     }
 
     fn check_member(&self, name: &str, uses: &Uses, allowed: &[&str]) -> Vec<Violation> {
         let file = &manifest(name);
         let mut violations = Vec::new();
         let ours = |dependency: &&String| self.members.contains_key(*dependency);
-        for dependency in uses
-            .normal
-            .iter()
-            .filter(ours)
-            .filter(|found| !allowed.contains(&found.as_str()))
-        {
+        for dependency in uses.normal.iter().filter(ours).filter(|found| !allowed.contains(&found.as_str())) {
             let message = format!("`{name}` must not know `{dependency}`");
             violations.push(Violation::new(
                 file,
@@ -193,12 +144,7 @@ impl Graph {
             {
                 let hint =
                     "do it in an outer ring, or add it to PURE in crates/xtask/src/tidy/arrows.rs with its reason";
-                violations.push(Violation::new(
-                    file,
-                    0,
-                    format!("`{dependency}` is not for `{name}`"),
-                    hint,
-                ));
+                violations.push(Violation::new(file, 0, format!("`{dependency}` is not for `{name}`"), hint));
             }
             if let Some((_, places)) = RESERVED.iter().find(|(reserved, _)| reserved == dependency)
                 && !places.contains(&name)
@@ -210,12 +156,7 @@ impl Graph {
         if PURE.iter().any(|(pure, _)| *pure == name) {
             for path in self.paths_to_acting(name) {
                 let message = format!("`{name}` reaches `{}`", path.join(" -> "));
-                violations.push(Violation::new(
-                    file,
-                    0,
-                    message,
-                    "take a smaller dependency or fewer features",
-                ));
+                violations.push(Violation::new(file, 0, message, "take a smaller dependency or fewer features"));
             }
         }
         violations
@@ -255,10 +196,7 @@ mod tests {
             names.iter().map(|name| json!({ "name": name, "kind": kind })).collect()
         };
         let deps = |names: &[&str], kind: Value| -> Vec<Value> {
-            names
-                .iter()
-                .map(|name| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] }))
-                .collect()
+            names.iter().map(|name| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] })).collect()
         };
         json!({
             "workspace_members": packages.iter().filter(|p| p.1).map(|p| p.0).collect::<Vec<_>>(),
@@ -274,10 +212,7 @@ mod tests {
     }
 
     fn found(packages: &[(&str, bool, &[&str], &[&str])]) -> Vec<String> {
-        check(&metadata(packages))
-            .into_iter()
-            .map(|violation| violation.message)
-            .collect()
+        check(&metadata(packages)).into_iter().map(|violation| violation.message).collect()
     }
 
     #[test]
@@ -309,21 +244,13 @@ mod tests {
             ("rand", false, &[], &["tokio"]),
             ("mio", false, &[], &[]),
         ];
-        assert_eq!(
-            found(&packages),
-            ["`rand` is not for `orc-domain`", "`orc-domain` reaches `serde -> mio`"]
-        );
+        assert_eq!(found(&packages), ["`rand` is not for `orc-domain`", "`orc-domain` reaches `serde -> mio`"]);
     }
 
     #[test]
     fn reserved_crates_and_unknown_members_are_reported() {
-        let packages: [(&str, bool, &[&str], &[&str]); 2] = [
-            ("orc-runtime", true, &["anyhow"], &["clap"]),
-            ("orc-new", true, &[], &[]),
-        ];
-        assert_eq!(
-            found(&packages),
-            ["crate `orc-new` has no ring", "`anyhow` is only for orc-cli and xtask"]
-        );
+        let packages: [(&str, bool, &[&str], &[&str]); 2] =
+            [("orc-runtime", true, &["anyhow"], &["clap"]), ("orc-new", true, &[], &[])];
+        assert_eq!(found(&packages), ["crate `orc-new` has no ring", "`anyhow` is only for orc-cli and xtask"]);
     }
 }

@@ -28,22 +28,13 @@ fn read(tree: &Tree, path: &str, violations: &mut Vec<Violation>) -> toml::Table
     let table = match tree.text(path).unwrap_or_default().parse::<toml::Table>() {
         Ok(table) => table,
         Err(error) => {
-            violations.push(Violation::new(
-                path,
-                0,
-                format!("is not TOML: {}", error.message()),
-                "correct it",
-            ));
+            violations.push(Violation::new(path, 0, format!("is not TOML: {}", error.message()), "correct it"));
             return toml::Table::new();
         }
     };
     for list in LISTS {
         for entry in entries(&table, list) {
-            if entry
-                .get("reason")
-                .and_then(toml::Value::as_str)
-                .is_none_or(str::is_empty)
-            {
+            if entry.get("reason").and_then(toml::Value::as_str).is_none_or(str::is_empty) {
                 let message = format!("{list}: {} has no reason", name(entry));
                 violations.push(Violation::new(path, 0, message, "say where the thing is done instead"));
             }
@@ -93,10 +84,7 @@ mod tests {
     fn found(root: &str, own: Option<&str>) -> Vec<String> {
         let mut files = vec![("clippy.toml", root), ("crates/orc-spec/Cargo.toml", "")];
         files.extend(own.map(|text| ("crates/orc-spec/clippy.toml", text)));
-        check(&Tree::of(&files))
-            .into_iter()
-            .map(|violation| violation.message)
-            .collect()
+        check(&Tree::of(&files)).into_iter().map(|violation| violation.message).collect()
     }
 
     const BAN: &str = "a = 1\ndisallowed-methods = [{ path = \"x::y\", reason = \"z\" }]";
@@ -107,10 +95,7 @@ mod tests {
         assert_eq!(found(BAN, None), ["a pure crate needs its own clippy.toml"]);
         assert_eq!(
             found(BAN, Some("a = 2")),
-            [
-                "`a = 1` of the root is missing",
-                "disallowed-methods: x::y of the root is missing"
-            ]
+            ["`a = 1` of the root is missing", "disallowed-methods: x::y of the root is missing"]
         );
     }
 

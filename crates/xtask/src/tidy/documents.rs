@@ -13,16 +13,8 @@ const INDEX: &str = "docs/adr/README.md";
 const FAULTS: &str = "docs/faults.md";
 const MAP: &str = "docs/ARCHITECTURE.md";
 /// Folders whose paths, written in backticks, must exist.
-const FOLDERS: [&str; 8] = [
-    "crates/",
-    "docs/",
-    "migrations/",
-    "pipelines/",
-    "agents/",
-    "tests/",
-    "deploy/",
-    ".config/",
-];
+const FOLDERS: [&str; 8] =
+    ["crates/", "docs/", "migrations/", "pipelines/", "agents/", "tests/", "deploy/", ".config/"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -58,11 +50,7 @@ fn check_paths(tree: &Tree, path: &str, text: &str, violations: &mut Vec<Violati
             continue;
         }
         let spans = code_spans(line);
-        let named = spans
-            .iter()
-            .copied()
-            .filter(|span| is_plain_path(span))
-            .map(str::to_owned);
+        let named = spans.iter().copied().filter(|span| is_plain_path(span)).map(str::to_owned);
         let linked = links(line).into_iter().filter_map(|target| resolve(path, target));
         for target in named.chain(linked) {
             if !tree.has(&target) {
@@ -81,9 +69,7 @@ fn check_paths(tree: &Tree, path: &str, text: &str, violations: &mut Vec<Violati
 /// True for text that means exactly one path of this repository.
 fn is_plain_path(text: &str) -> bool {
     FOLDERS.iter().any(|folder| text.starts_with(folder))
-        && text
-            .chars()
-            .all(|letter| letter.is_alphanumeric() || "/._-".contains(letter))
+        && text.chars().all(|letter| letter.is_alphanumeric() || "/._-".contains(letter))
         && !text.contains("NNNN")
 }
 
@@ -94,11 +80,7 @@ fn code_spans(line: &str) -> Vec<&str> {
 
 /// Targets of `[text](target)`.
 fn links(line: &str) -> Vec<&str> {
-    line.split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split_once(')'))
-        .map(|(target, _)| target)
-        .collect()
+    line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
 }
 
 /// The file a relative link means; nothing for other sites and places in the same document.
@@ -130,12 +112,7 @@ fn check_decisions(tree: &Tree, violations: &mut Vec<Violation>) {
         let Some(number) =
             number.filter(|number| number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit()))
         else {
-            violations.push(Violation::new(
-                path,
-                0,
-                "a decision without a number",
-                "name it NNNN-title.md",
-            ));
+            violations.push(Violation::new(path, 0, "a decision without a number", "name it NNNN-title.md"));
             continue;
         };
         if let Some(other) = numbers.insert(number, name) {
@@ -160,10 +137,7 @@ fn check_faults(tree: &Tree, violations: &mut Vec<Violation>) {
         let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
         let last = cells.last().copied().unwrap_or_default();
         let ruler = last.trim_matches(|letter| letter == '-' || letter == ':').is_empty() && !last.is_empty();
-        let header = text
-            .lines()
-            .nth(index + 1)
-            .is_some_and(|next| next.starts_with("|-") || next.starts_with("| -"));
+        let header = text.lines().nth(index + 1).is_some_and(|next| next.starts_with("|-") || next.starts_with("| -"));
         if ruler || header {
             continue;
         }
@@ -215,10 +189,7 @@ mod tests {
     use super::*;
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        check(&Tree::of(files))
-            .into_iter()
-            .map(|violation| violation.message)
-            .collect()
+        check(&Tree::of(files)).into_iter().map(|violation| violation.message).collect()
     }
 
     #[test]
@@ -226,14 +197,7 @@ mod tests {
         let text =
             "[a](docs/a.md) [b](docs/b.md#x) `docs/c.md` `docs/NNNN.md` `docs/<x>` https://x\n```\n`docs/d.md`\n```";
         let found = found(&[("README.md", text), ("docs/a.md", "[up](../README.md) [no](x.md)")]);
-        assert_eq!(
-            found,
-            [
-                "`docs/c.md` does not exist",
-                "`docs/b.md` does not exist",
-                "`docs/x.md` does not exist"
-            ]
-        );
+        assert_eq!(found, ["`docs/c.md` does not exist", "`docs/b.md` does not exist", "`docs/x.md` does not exist"]);
     }
 
     #[test]
@@ -244,11 +208,8 @@ mod tests {
             ("docs/adr/0001-b.md", ""),
             ("docs/adr/c.md", ""),
         ];
-        let expected = [
-            "number 0001 is also that of 0001-a.md",
-            "0001-b.md is not in the index",
-            "a decision without a number",
-        ];
+        let expected =
+            ["number 0001 is also that of 0001-a.md", "0001-b.md is not in the index", "a decision without a number"];
         assert_eq!(found(&files), expected);
     }
 
@@ -262,10 +223,7 @@ mod tests {
 
     #[test]
     fn every_crate_is_on_the_map() {
-        assert_eq!(
-            found(&[("crates/a/Cargo.toml", ""), (MAP, "`b`")]),
-            ["crate `a` is not on the map"]
-        );
+        assert_eq!(found(&[("crates/a/Cargo.toml", ""), (MAP, "`b`")]), ["crate `a` is not on the map"]);
         assert_eq!(found(&[("crates/a/Cargo.toml", ""), (MAP, "`a`")]), [""; 0]);
     }
 }

@@ -32,10 +32,7 @@ const MACHINE: [&str; 4] = ["/home/", "/root/", "/work/", "/Users/"];
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     let top: BTreeSet<&str> = tree.files().filter_map(|(path, _)| path.split('/').next()).collect();
-    for name in top
-        .into_iter()
-        .filter(|name| !name.starts_with('.') && !TOP.contains(name))
-    {
+    for name in top.into_iter().filter(|name| !name.starts_with('.') && !TOP.contains(name)) {
         let hint = "put it below one of the folders there; the list is in crates/xtask/src/tidy/layout.rs";
         violations.push(Violation::new(name, 0, "does not belong at the top", hint));
     }
@@ -62,9 +59,8 @@ fn machine_path(line: &str) -> Option<&str> {
             let before = line[..start].chars().next_back();
             let inside = before.is_some_and(|letter| letter.is_alphanumeric() || "~./_-}$".contains(letter));
             let rest = &line[start + root.len()..];
-            let name = rest
-                .find(|letter: char| !letter.is_alphanumeric() && !"._-".contains(letter))
-                .unwrap_or(rest.len());
+            let name =
+                rest.find(|letter: char| !letter.is_alphanumeric() && !"._-".contains(letter)).unwrap_or(rest.len());
             (!inside && name > 0).then(|| &line[start..start + root.len() + name])
         })
     })
@@ -76,12 +72,7 @@ mod tests {
 
     #[test]
     fn strangers_at_the_top_are_reported() {
-        let tree = Tree::of(&[
-            ("scripts/a.sh", ""),
-            (".ci/run", ""),
-            ("README.md", ""),
-            ("crates/a/src/lib.rs", ""),
-        ]);
+        let tree = Tree::of(&[("scripts/a.sh", ""), (".ci/run", ""), ("README.md", ""), ("crates/a/src/lib.rs", "")]);
         let found: Vec<_> = check(&tree).into_iter().map(|violation| violation.file).collect();
         assert_eq!(found, ["scripts"]);
     }

@@ -12,17 +12,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         check_crate(name, tree, &mut violations);
     }
     for (index, line) in tree.text("Cargo.lock").unwrap_or_default().lines().enumerate() {
-        if let Some(source) = line
-            .strip_prefix("source = ")
-            .filter(|source| source.trim_matches('"') != REGISTRY)
-        {
+        if let Some(source) = line.strip_prefix("source = ").filter(|source| source.trim_matches('"') != REGISTRY) {
             let message = format!("a package comes from {source}");
-            violations.push(Violation::new(
-                "Cargo.lock",
-                index + 1,
-                message,
-                "every dependency comes from crates.io",
-            ));
+            violations.push(Violation::new("Cargo.lock", index + 1, message, "every dependency comes from crates.io"));
         }
     }
     violations
@@ -37,30 +29,18 @@ fn check_crate(name: &str, tree: &Tree, violations: &mut Vec<Violation>) {
     };
     let get = |section: &str, key: &str| table.get(section).and_then(|section| section.get(key));
     let inherited = |value: Option<&toml::Value>| {
-        value
-            .and_then(|value| value.get("workspace"))
-            .and_then(toml::Value::as_bool)
-            == Some(true)
+        value.and_then(|value| value.get("workspace")).and_then(toml::Value::as_bool) == Some(true)
     };
     if get("package", "name").and_then(toml::Value::as_str) != Some(name) {
-        add(
-            format!("the crate in crates/{name} has another name"),
-            "folder = crate name",
-        );
+        add(format!("the crate in crates/{name} has another name"), "folder = crate name");
     }
     for key in SHARED {
         if !inherited(get("package", key)) {
-            add(
-                format!("`{key}` is not the workspace's"),
-                &format!("write `{key}.workspace = true`"),
-            );
+            add(format!("`{key}` is not the workspace's"), &format!("write `{key}.workspace = true`"));
         }
     }
     if get("lints", "workspace").and_then(toml::Value::as_bool) != Some(true) {
-        add(
-            "the shared lints are not on".to_owned(),
-            "write `[lints] workspace = true`",
-        );
+        add("the shared lints are not on".to_owned(), "write `[lints] workspace = true`");
     }
     for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
         for (dependency, value) in table.get(section).and_then(toml::Value::as_table).into_iter().flatten() {
@@ -92,10 +72,7 @@ mod tests {
             found(&GOOD.replace("edition.workspace = true", "edition = \"2021\""), ""),
             ["`edition` is not the workspace's"]
         );
-        assert_eq!(
-            found(&GOOD.replace("[lints]", "[other]"), ""),
-            ["the shared lints are not on"]
-        );
+        assert_eq!(found(&GOOD.replace("[lints]", "[other]"), ""), ["the shared lints are not on"]);
         assert_eq!(
             found(&GOOD.replace("name = \"a\"", "name = \"b\""), ""),
             ["the crate in crates/a has another name"]

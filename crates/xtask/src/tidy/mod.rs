@@ -38,12 +38,7 @@ pub(crate) struct Violation {
 
 impl Violation {
     pub(crate) fn new(file: &str, line: usize, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            file: file.to_owned(),
-            line,
-            message: message.into(),
-            hint: hint.into(),
-        }
+        Self { file: file.to_owned(), line, message: message.into(), hint: hint.into() }
     }
 }
 
@@ -52,11 +47,7 @@ impl fmt::Display for Violation {
         if self.line == 0 {
             write!(f, "{}: {}\n    hint: {}", self.file, self.message, self.hint)
         } else {
-            write!(
-                f,
-                "{}:{}: {}\n    hint: {}",
-                self.file, self.line, self.message, self.hint
-            )
+            write!(f, "{}:{}: {}\n    hint: {}", self.file, self.line, self.message, self.hint)
         }
     }
 }
@@ -92,11 +83,7 @@ pub(crate) fn run() -> Result<()> {
     }
     match violations.len() {
         0 => {
-            println!(
-                "tidy: {} files, {} checks, every rule holds",
-                tree.files().count(),
-                CHECKS.len() + 2
-            );
+            println!("tidy: {} files, {} checks, every rule holds", tree.files().count(), CHECKS.len() + 2);
             Ok(())
         }
         count => bail!("tidy: {count} broken rules"),
@@ -105,14 +92,7 @@ pub(crate) fn run() -> Result<()> {
 
 fn metadata() -> Result<serde_json::Value> {
     let mut cargo = command::command(env!("CARGO"));
-    cargo.args([
-        "metadata",
-        "--format-version",
-        "1",
-        "--locked",
-        "--filter-platform",
-        "x86_64-unknown-linux-gnu",
-    ]);
+    cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"]);
     serde_json::from_str(&command::read(&mut cargo)?).context("cargo metadata wrote something that is not JSON")
 }
 
@@ -138,13 +118,7 @@ mod tests {
 
     #[test]
     fn a_violation_shows_place_and_hint() {
-        assert_eq!(
-            Violation::new("a.rs", 3, "bad", "better").to_string(),
-            "a.rs:3: bad\n    hint: better"
-        );
-        assert_eq!(
-            Violation::new("a.rs", 0, "bad", "better").to_string(),
-            "a.rs: bad\n    hint: better"
-        );
+        assert_eq!(Violation::new("a.rs", 3, "bad", "better").to_string(), "a.rs:3: bad\n    hint: better");
+        assert_eq!(Violation::new("a.rs", 0, "bad", "better").to_string(), "a.rs: bad\n    hint: better");
     }
 }

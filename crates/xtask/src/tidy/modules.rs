@@ -15,20 +15,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         if file.test_only && file.path.contains("/src/") {
             continue; // the tests of a module, which is documented itself
         }
-        let lines = if file.test_only {
-            file.lines
-        } else {
-            file.lines_without_tests()
-        };
+        let lines = if file.test_only { file.lines } else { file.lines_without_tests() };
         if lines >= LINES && !has_inner_docs(&file.syntax.attrs) {
             let message = format!("module of {lines} lines without documentation");
             violations.push(Violation::new(&file.path, 1, message, HINT));
         }
-        Modules {
-            path: &file.path,
-            violations: &mut violations,
-        }
-        .visit_file(&file.syntax);
+        Modules { path: &file.path, violations: &mut violations }.visit_file(&file.syntax);
     }
     violations
 }
@@ -75,10 +67,7 @@ mod tests {
         assert_eq!(count(&"\n".repeat(39)), 0);
         assert_eq!(count(&"\n".repeat(40)), 1);
         assert_eq!(count(&format!("//! Words.\n{}", "\n".repeat(40))), 0);
-        assert_eq!(
-            count(&format!("/// Words about `A`.\nstruct A;\n{}", "\n".repeat(40))),
-            1
-        );
+        assert_eq!(count(&format!("/// Words about `A`.\nstruct A;\n{}", "\n".repeat(40))), 1);
     }
 
     #[test]
@@ -86,13 +75,7 @@ mod tests {
         let lines = "\n".repeat(40);
         assert_eq!(check(&Tree::of(&[("tests/it.rs", &lines)])).len(), 1);
         let lib = "#[cfg(test)]\nmod tests;";
-        assert_eq!(
-            check(&Tree::of(&[
-                ("crates/a/src/lib.rs", lib),
-                ("crates/a/src/tests.rs", &lines)
-            ])),
-            []
-        );
+        assert_eq!(check(&Tree::of(&[("crates/a/src/lib.rs", lib), ("crates/a/src/tests.rs", &lines)])), []);
     }
 
     #[test]

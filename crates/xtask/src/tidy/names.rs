@@ -14,9 +14,7 @@ use super::sql;
 use crate::tree::Tree;
 
 /// Say nothing; not in names of types, traits, modules and files.
-const EMPTY: [&str; 9] = [
-    "manager", "helper", "helpers", "util", "utils", "common", "misc", "service", "base",
-];
+const EMPTY: [&str; 9] = ["manager", "helper", "helpers", "util", "utils", "common", "misc", "service", "base"];
 /// Words that are not ours, with the words that are; in no name that we give.
 const FOREIGN: [(&str, &str); 4] = [
     ("job", "run or step"),
@@ -30,23 +28,15 @@ const RUNTIME_TYPES: [&str; 5] = ["TaskTracker", "JoinHandle", "JoinSet", "JoinE
 /// Where a foreign word is the right one: path prefix, word, reason.
 type Exception = (&'static str, &'static str, &'static str);
 
-const EXCEPTIONS: [Exception; 1] = [(
-    "crates/orc-runtime/",
-    "task",
-    "tasks of the async runtime, which the task tracker names and watches",
-)];
+const EXCEPTIONS: [Exception; 1] =
+    [("crates/orc-runtime/", "task", "tasks of the async runtime, which the task tracker names and watches")];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     check_with(tree, &EXCEPTIONS)
 }
 
 fn check_with(tree: &Tree, exceptions: &[Exception]) -> Vec<Violation> {
-    let mut names = Names {
-        path: "",
-        exceptions,
-        used: BTreeSet::new(),
-        violations: Vec::new(),
-    };
+    let mut names = Names { path: "", exceptions, used: BTreeSet::new(), violations: Vec::new() };
     for (path, text) in tree.files() {
         names.path = path;
         names.file(path);
@@ -63,12 +53,7 @@ fn check_with(tree: &Tree, exceptions: &[Exception]) -> Vec<Violation> {
     for (index, (prefix, word, _)) in exceptions.iter().enumerate() {
         if tree.has(prefix) && !names.used.contains(&index) {
             let message = format!("the exception for `{word}` in {prefix} is not needed");
-            names.violations.push(Violation::new(
-                "crates/xtask/src/tidy/names.rs",
-                0,
-                message,
-                "remove it",
-            ));
+            names.violations.push(Violation::new("crates/xtask/src/tidy/names.rs", 0, message, "remove it"));
         }
     }
     names.violations
@@ -110,11 +95,7 @@ impl Names<'_> {
                 continue;
             };
             let path = self.path;
-            match self
-                .exceptions
-                .iter()
-                .position(|(prefix, exempt, _)| path.starts_with(prefix) && exempt == word)
-            {
+            match self.exceptions.iter().position(|(prefix, exempt, _)| path.starts_with(prefix) && exempt == word) {
                 Some(index) => {
                     self.used.insert(index);
                 }
@@ -147,10 +128,7 @@ fn words(name: &str) -> Vec<String> {
             words.push(String::new());
         }
         if letter.is_alphanumeric() {
-            words
-                .last_mut()
-                .into_iter()
-                .for_each(|word| word.extend(letter.to_lowercase()));
+            words.last_mut().into_iter().for_each(|word| word.extend(letter.to_lowercase()));
         }
         previous = letter;
     }
@@ -238,10 +216,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str, exceptions: &[Exception]) -> Vec<String> {
-        check_with(&Tree::of(&[(path, text)]), exceptions)
-            .into_iter()
-            .map(|violation| violation.message)
-            .collect()
+        check_with(&Tree::of(&[(path, text)]), exceptions).into_iter().map(|violation| violation.message).collect()
     }
 
     fn in_rust(text: &str) -> usize {
@@ -257,13 +232,8 @@ mod tests {
 
     #[test]
     fn empty_words_are_refused_in_types_modules_and_files() {
-        for text in [
-            "struct RunManager;",
-            "enum StepHelper {}",
-            "trait Service {}",
-            "mod utils {}",
-            "type Base = u8;",
-        ] {
+        for text in ["struct RunManager;", "enum StepHelper {}", "trait Service {}", "mod utils {}", "type Base = u8;"]
+        {
             assert_eq!(in_rust(text), 1, "{text}");
         }
         assert_eq!(found("crates/a/src/common.rs", "", &[]).len(), 1);
@@ -282,10 +252,7 @@ mod tests {
         ] {
             assert_eq!(in_rust(text), 1, "{text}");
         }
-        assert_eq!(
-            found("crates/a/sql/a.sql", "SELECT session FROM a -- a job\n", &[]).len(),
-            1
-        );
+        assert_eq!(found("crates/a/sql/a.sql", "SELECT session FROM a -- a job\n", &[]).len(), 1);
     }
 
     #[test]

@@ -67,12 +67,7 @@ fn read_ratchet(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String
             Some((subject, Ok(lines))) => {
                 allowed.insert(subject.to_owned(), (index + 1, lines));
             }
-            _ => violations.push(Violation::new(
-                RATCHET,
-                index + 1,
-                "not a ratchet line",
-                "write `SUBJECT LINES`",
-            )),
+            _ => violations.push(Violation::new(RATCHET, index + 1, "not a ratchet line", "write `SUBJECT LINES`")),
         }
     }
     allowed
@@ -81,11 +76,7 @@ fn read_ratchet(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String
 fn measure(file: &RustFile, sizes: &mut Sizes) {
     sizes.insert(file.path.clone(), (file.path.clone(), 0, file.lines_without_tests()));
     if !file.test_only {
-        Functions {
-            path: &file.path,
-            sizes,
-        }
-        .visit_file(&file.syntax);
+        Functions { path: &file.path, sizes }.visit_file(&file.syntax);
     }
 }
 
@@ -99,10 +90,7 @@ impl Functions<'_> {
         let first = signature.span().start().line;
         let lines = block.span().end().line - first + 1;
         let subject = format!("{}::{}", self.path, signature.ident);
-        let entry = self
-            .sizes
-            .entry(subject)
-            .or_insert((self.path.to_owned(), first, lines));
+        let entry = self.sizes.entry(subject).or_insert((self.path.to_owned(), first, lines));
         if entry.2 < lines {
             *entry = (self.path.to_owned(), first, lines); // of functions with one name, the longest counts
         }
@@ -158,29 +146,16 @@ mod tests {
     #[test]
     fn a_long_function_and_a_long_file_are_reported() {
         assert_eq!(messages("", &function("a", 70)), [""; 0]);
-        assert_eq!(
-            messages("", &function("a", 71)),
-            ["crates/a/src/lib.rs::a has 71 lines, at most 70 are allowed"]
-        );
+        assert_eq!(messages("", &function("a", 71)), ["crates/a/src/lib.rs::a has 71 lines, at most 70 are allowed"]);
         assert_eq!(messages("", &"\n".repeat(600)), [""; 0]);
-        assert_eq!(
-            messages("", &"\n".repeat(601)),
-            ["crates/a/src/lib.rs has 601 lines, at most 600 are allowed"]
-        );
+        assert_eq!(messages("", &"\n".repeat(601)), ["crates/a/src/lib.rs has 601 lines, at most 600 are allowed"]);
     }
 
     #[test]
     fn methods_count_and_tests_do_not() {
         let method = format!("struct S;\nimpl S {{\n{}}}\n", function("m", 71));
-        assert_eq!(
-            messages("", &method),
-            ["crates/a/src/lib.rs::m has 71 lines, at most 70 are allowed"]
-        );
-        let test = format!(
-            "#[cfg(test)]\nmod tests {{\n{}{}}}\n",
-            function("t", 99),
-            "\n".repeat(600)
-        );
+        assert_eq!(messages("", &method), ["crates/a/src/lib.rs::m has 71 lines, at most 70 are allowed"]);
+        let test = format!("#[cfg(test)]\nmod tests {{\n{}{}}}\n", function("t", 99), "\n".repeat(600));
         assert_eq!(messages("", &test), [""; 0]);
     }
 
@@ -192,10 +167,7 @@ mod tests {
             messages(line, &function("a", 81)),
             ["crates/a/src/lib.rs::a grew to 81 lines; the ratchet allows 80"]
         );
-        assert_eq!(
-            messages(line, &function("a", 79)),
-            ["crates/a/src/lib.rs::a is listed with 80 lines and has 79"]
-        );
+        assert_eq!(messages(line, &function("a", 79)), ["crates/a/src/lib.rs::a is listed with 80 lines and has 79"]);
         assert_eq!(messages("a b c", ""), ["not a ratchet line"]);
     }
 }

@@ -16,11 +16,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut embedded = Embedded::default();
     for file in tree.rust() {
-        let mut literals = Literals {
-            file,
-            embedded: &mut embedded,
-            violations: &mut violations,
-        };
+        let mut literals = Literals { file, embedded: &mut embedded, violations: &mut violations };
         literals.visit_file(&file.syntax);
     }
     for (path, text) in tree.files().filter(|(path, _)| path.ends_with(".sql")) {
@@ -66,43 +62,23 @@ fn check_statement(path: &str, text: &str, violations: &mut Vec<Violation>) {
         violations.push(Violation::new(path, 0, message, "one file, one statement"));
     }
     for statement in statements {
-        let words: Vec<String> = words(&statement)
-            .into_iter()
-            .map(|(_, word)| word.to_lowercase())
-            .collect();
+        let words: Vec<String> = words(&statement).into_iter().map(|(_, word)| word.to_lowercase()).collect();
         let changes = matches!(words.first().map(String::as_str), Some("update" | "delete"));
         if changes && !words.iter().any(|word| word == "where") {
-            violations.push(Violation::new(
-                path,
-                1,
-                "changes every row",
-                "write the precondition into WHERE",
-            ));
+            violations.push(Violation::new(path, 1, "changes every row", "write the precondition into WHERE"));
         }
     }
 }
 
 fn check_migrations(tree: &Tree, violations: &mut Vec<Violation>) {
     let mut expected: (&str, u32) = ("", 0);
-    for (path, _) in tree
-        .files()
-        .filter(|(path, _)| path.starts_with("migrations/") && path.ends_with(".sql"))
-    {
+    for (path, _) in tree.files().filter(|(path, _)| path.starts_with("migrations/") && path.ends_with(".sql")) {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        expected = if folder == expected.0 {
-            (folder, expected.1 + 1)
-        } else {
-            (folder, 1)
-        };
+        expected = if folder == expected.0 { (folder, expected.1 + 1) } else { (folder, 1) };
         let number = name.split_once('_').and_then(|(digits, _)| digits.parse::<u32>().ok());
         if number != Some(expected.1) {
             let message = format!("migration {} of {folder} expected here", expected.1);
-            violations.push(Violation::new(
-                path,
-                0,
-                message,
-                "name it NNNN_title.sql, numbered from 1 without a gap",
-            ));
+            violations.push(Violation::new(path, 0, message, "name it NNNN_title.sql, numbered from 1 without a gap"));
         }
     }
 }
@@ -230,8 +206,7 @@ impl Literals<'_> {
         let store = self.file.path.starts_with("crates/orc-store-") && self.file.path.contains("/src/");
         if store && statement && !self.file.is_test(line) {
             let hint = "move the statement into a .sql file, where the test prepares it on every database";
-            self.violations
-                .push(Violation::new(&self.file.path, line, "SQL inside Rust", hint));
+            self.violations.push(Violation::new(&self.file.path, line, "SQL inside Rust", hint));
         }
     }
 }
@@ -259,17 +234,11 @@ mod tests {
     const LIB: &str = "crates/orc-store-x/src/lib.rs";
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        check(&Tree::of(files))
-            .into_iter()
-            .map(|violation| violation.message)
-            .collect()
+        check(&Tree::of(files)).into_iter().map(|violation| violation.message).collect()
     }
 
     fn statement(text: &str) -> Vec<String> {
-        found(&[
-            (LIB, "const A: &str = include_str!(\"../sql/a.sql\");"),
-            ("crates/orc-store-x/sql/a.sql", text),
-        ])
+        found(&[(LIB, "const A: &str = include_str!(\"../sql/a.sql\");"), ("crates/orc-store-x/sql/a.sql", text)])
     }
 
     #[test]
@@ -288,39 +257,24 @@ mod tests {
 
     #[test]
     fn a_file_that_nobody_embeds_is_dead() {
-        assert_eq!(
-            found(&[(LIB, ""), ("crates/orc-store-x/sql/a.sql", "SELECT 1")]),
-            ["no code embeds this file"]
-        );
+        assert_eq!(found(&[(LIB, ""), ("crates/orc-store-x/sql/a.sql", "SELECT 1")]), ["no code embeds this file"]);
         let listed = "statements! { A => include_str!(\"../sql/a.sql\") }";
-        assert_eq!(
-            found(&[(LIB, listed), ("crates/orc-store-x/sql/a.sql", "SELECT 1")]),
-            [""; 0]
-        );
+        assert_eq!(found(&[(LIB, listed), ("crates/orc-store-x/sql/a.sql", "SELECT 1")]), [""; 0]);
     }
 
     #[test]
     fn migrations_are_listed_and_numbered() {
         let listed = "const A: &str = include_str!(\"../../../migrations/sqlite/0002_a.sql\");";
-        let files = [
-            (LIB, listed),
-            ("migrations/sqlite/0002_a.sql", "CREATE TABLE a (b); CREATE TABLE c (d)"),
-        ];
+        let files = [(LIB, listed), ("migrations/sqlite/0002_a.sql", "CREATE TABLE a (b); CREATE TABLE c (d)")];
         assert_eq!(found(&files), ["migration 1 of migrations/sqlite expected here"]);
-        assert_eq!(
-            found(&[("migrations/sqlite/0001_a.sql", "")]),
-            ["no code embeds this file"]
-        );
+        assert_eq!(found(&[("migrations/sqlite/0001_a.sql", "")]), ["no code embeds this file"]);
     }
 
     #[test]
     fn sql_in_rust_is_refused_outside_tests() {
         let sql = "fn a() { query(\"SELECT a\\n FROM t\"); }";
         assert_eq!(found(&[(LIB, sql)]), ["SQL inside Rust"]);
-        assert_eq!(
-            found(&[(LIB, &format!("#[cfg(test)]\nmod tests {{ {sql} }}"))]),
-            [""; 0]
-        );
+        assert_eq!(found(&[(LIB, &format!("#[cfg(test)]\nmod tests {{ {sql} }}"))]), [""; 0]);
         assert_eq!(found(&[("crates/a/src/lib.rs", sql)]), [""; 0]);
         assert_eq!(found(&[(LIB, "fn a() { query(\"SELECT version()\"); }")]), [""; 0]);
     }

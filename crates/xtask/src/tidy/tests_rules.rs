@@ -7,25 +7,12 @@ use super::Violation;
 use crate::tree::{Tree, is_test_attribute};
 
 /// Parts of names of macros and functions that can fail a test.
-const FAILING: [&str; 8] = [
-    "assert",
-    "prop_",
-    "panic",
-    "unwrap",
-    "expect",
-    "check",
-    "verify",
-    "conformance",
-];
+const FAILING: [&str; 8] = ["assert", "prop_", "panic", "unwrap", "expect", "check", "verify", "conformance"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in tree.rust() {
-        Tests {
-            path: &file.path,
-            violations: &mut violations,
-        }
-        .visit_file(&file.syntax);
+        Tests { path: &file.path, violations: &mut violations }.visit_file(&file.syntax);
     }
     violations
 }
@@ -40,8 +27,7 @@ impl<'ast> Visit<'ast> for Tests<'_> {
         if attribute.path().is_ident("ignore") {
             let line = attribute.span().start().line;
             let hint = "make it pass everywhere; a missing tool fails with the command that installs it";
-            self.violations
-                .push(Violation::new(self.path, line, "an ignored test", hint));
+            self.violations.push(Violation::new(self.path, line, "an ignored test", hint));
         }
     }
 
@@ -108,28 +94,16 @@ mod tests {
 
     #[test]
     fn ignored_and_empty_tests_are_reported() {
-        assert_eq!(
-            found("#[test]\n#[ignore]\nfn a() { assert!(b()); }"),
-            ["an ignored test"]
-        );
-        assert_eq!(
-            found("#[test]\nfn a() { b(); }"),
-            ["test `a` has nothing that can fail"]
-        );
-        assert_eq!(
-            found("#[tokio::test]\nasync fn a() {}"),
-            ["test `a` has nothing that can fail"]
-        );
+        assert_eq!(found("#[test]\n#[ignore]\nfn a() { assert!(b()); }"), ["an ignored test"]);
+        assert_eq!(found("#[test]\nfn a() { b(); }"), ["test `a` has nothing that can fail"]);
+        assert_eq!(found("#[tokio::test]\nasync fn a() {}"), ["test `a` has nothing that can fail"]);
     }
 
     #[test]
     fn tests_that_can_fail_pass() {
         assert_eq!(found("#[test]\nfn a() { b().unwrap(); }"), [""; 0]);
         assert_eq!(found("#[test]\nfn a() -> R { b()?; Ok(()) }"), [""; 0]);
-        assert_eq!(
-            found("proptest! { #[test] fn a(x in 0..1) { prop_assert!(x == 0); } }"),
-            [""; 0]
-        );
+        assert_eq!(found("proptest! { #[test] fn a(x in 0..1) { prop_assert!(x == 0); } }"), [""; 0]);
         assert_eq!(found("fn a() {}"), [""; 0]);
     }
 }
