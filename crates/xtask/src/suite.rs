@@ -33,14 +33,19 @@ pub(crate) fn run(url: Option<String>, arguments: &[String]) -> Result<()> {
         let names: Vec<&str> = missing.iter().map(|tool| tool.name).collect();
         bail!("the tests need {}\nhint: install with: {}", names.join(", "), install_line(&missing));
     }
+    let url = url.filter(|url| !url.is_empty());
     let server = match &url {
         Some(_) => None,
         None => Some(Postgres::start(&postgres::find().context("PostgreSQL is gone")?)?),
     };
     let url = url.or_else(|| server.as_ref().map(Postgres::url)).unwrap_or_default();
     let mut nextest = command::command(env!("CARGO"));
-    nextest.args(["nextest", "run", "--workspace"]).args(arguments).env(POSTGRES, url);
-    command::run(&mut nextest)
+    nextest.args(["nextest", "run"]).args(arguments).env(POSTGRES, url);
+    // Not `command::run`: nextest's own summary says everything, and is to stand last.
+    if !nextest.status().context("cannot start cargo nextest")?.success() {
+        bail!("not every test passed");
+    }
+    Ok(())
 }
 
 /// Installs what is missing.
