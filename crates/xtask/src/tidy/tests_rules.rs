@@ -42,7 +42,7 @@ impl<'ast> Visit<'ast> for Tests<'_> {
                     self.path,
                     item.sig.span().start().line,
                     message,
-                    "assert something",
+                    "assert in it, or call something whose name says that it checks",
                 ));
             }
         }
