@@ -79,19 +79,13 @@ impl Text {
     /// Text of ours.
     #[must_use]
     pub fn trusted(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            tainted: false,
-        }
+        Self { text: text.into(), tainted: false }
     }
 
     /// Text from outside.
     #[must_use]
     pub fn tainted(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            tainted: true,
-        }
+        Self { text: text.into(), tainted: true }
     }
 }
 
@@ -109,18 +103,14 @@ impl Value {
         match json {
             serde_json::Value::Null => Self::Null,
             serde_json::Value::Bool(truth) => Self::Bool(truth),
-            serde_json::Value::Number(number) => number.as_i64().map_or_else(
-                || number.as_f64().and_then(Finite::new).map_or(Self::Null, Self::Float),
-                Self::Int,
-            ),
+            serde_json::Value::Number(number) => number
+                .as_i64()
+                .map_or_else(|| number.as_f64().and_then(Finite::new).map_or(Self::Null, Self::Float), Self::Int),
             serde_json::Value::String(text) => Self::text(text),
             serde_json::Value::Array(items) => Self::List(items.into_iter().map(Self::from_json).collect()),
-            serde_json::Value::Object(members) => Self::Map(
-                members
-                    .into_iter()
-                    .map(|(key, member)| (key, Self::from_json(member)))
-                    .collect(),
-            ),
+            serde_json::Value::Object(members) => {
+                Self::Map(members.into_iter().map(|(key, member)| (key, Self::from_json(member))).collect())
+            }
         }
     }
 
@@ -152,12 +142,9 @@ impl Value {
             Self::Float(number) => number.0.into(),
             Self::Text(text) => text.text.clone().into(),
             Self::List(items) => items.iter().map(Self::to_json).collect(),
-            Self::Map(members) => serde_json::Value::Object(
-                members
-                    .iter()
-                    .map(|(key, value)| (key.clone(), value.to_json()))
-                    .collect(),
-            ),
+            Self::Map(members) => {
+                serde_json::Value::Object(members.iter().map(|(key, value)| (key.clone(), value.to_json())).collect())
+            }
         }
     }
 
@@ -186,10 +173,7 @@ impl Value {
             Self::Text(text) => return text.clone(),
             Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::List(_) | Self::Map(_) => self.json_text(),
         };
-        Text {
-            text,
-            tainted: self.is_tainted(),
-        }
+        Text { text, tainted: self.is_tainted() }
     }
 
     /// True when any text in it is tainted.
@@ -341,15 +325,11 @@ impl<'de> Visitor<'de> for StoredForm {
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Value, E> {
-        i64::try_from(number)
-            .map(Value::Int)
-            .map_err(|_| E::custom("a whole number beyond 64 bits with sign"))
+        i64::try_from(number).map(Value::Int).map_err(|_| E::custom("a whole number beyond 64 bits with sign"))
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Value, E> {
-        Finite::new(number)
-            .map(Value::Float)
-            .ok_or_else(|| E::custom("a number that is not finite"))
+        Finite::new(number).map(Value::Float).ok_or_else(|| E::custom("a number that is not finite"))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
@@ -402,9 +382,7 @@ mod tests {
             Just(Value::Null),
             any::<bool>().prop_map(Value::Bool),
             any::<i64>().prop_map(Value::Int),
-            any::<f64>()
-                .prop_filter_map("finite", Finite::new)
-                .prop_map(Value::Float),
+            any::<f64>().prop_filter_map("finite", Finite::new).prop_map(Value::Float),
             (".{0,8}", any::<bool>()).prop_map(|(text, tainted)| Value::Text(Text { text, tainted })),
         ];
         leaf.prop_recursive(4, 32, 4, |inner| {
@@ -448,10 +426,7 @@ mod tests {
         let cases = [
             (Value::Text(Text::tainted("x")), r#"{"$tainted":"x"}"#),
             (Value::text("x"), r#""x""#),
-            (
-                Value::Map([("$tainted".to_owned(), Value::text("x"))].into()),
-                r#"{"$$tainted":"x"}"#,
-            ),
+            (Value::Map([("$tainted".to_owned(), Value::text("x"))].into()), r#"{"$$tainted":"x"}"#),
             (Value::Map([("a".to_owned(), Value::Int(1))].into()), r#"{"a":1}"#),
         ];
         for (value, stored) in cases {
@@ -462,12 +437,9 @@ mod tests {
 
     #[test]
     fn a_mark_of_another_version_is_an_error() {
-        for stored in [
-            r#"{"$secret":"x"}"#,
-            r#"{"$tainted":1}"#,
-            r#"{"$tainted":"x","b":1}"#,
-            r#"{"a":1,"$tainted":"x"}"#,
-        ] {
+        for stored in
+            [r#"{"$secret":"x"}"#, r#"{"$tainted":1}"#, r#"{"$tainted":"x","b":1}"#, r#"{"a":1,"$tainted":"x"}"#]
+        {
             assert!(serde_json::from_str::<Value>(stored).is_err(), "{stored}");
         }
     }

@@ -1,1 +1,23 @@
 //! What users write, to checked values: pipelines, settings; diagnostics.
+//!
+//! Ring 1: texts come in as arguments, values and [`diagnostic::Diagnostic`]s go out; no file, clock or environment is
+//! seen here. Every problem of a file is told at once, with place, cause and suggestion. What a later version builds is
+//! refused by name, never ignored.
+//!
+//! Where to read: [`compile`] and the module behind it for the way of a pipeline, [`keys`] for all that may be written,
+//! [`settings`] for layers and origins. The YAML library is seen by one private module only.
+
+pub mod diagnostic;
+mod expression;
+pub mod graph_text;
+pub mod keys;
+mod pipeline;
+mod read;
+pub mod schema;
+pub mod settings;
+mod shell;
+pub mod source;
+mod yaml;
+
+pub use self::pipeline::{Compiled, InputError, RawInput, check_inputs, compile};
+pub use self::source::SourceFile;

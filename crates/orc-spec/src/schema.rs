@@ -1,0 +1,106 @@
+//! JSON Schema (draft 2020-12) of pipeline and settings files, for editors; made from the tables of [`crate::keys`].
+//!
+//! It describes the form of values. What only the compiler sees (names of steps, expressions, cycles) is not in it, and
+//! whatever it refuses the compiler refuses too.
+
+use serde_json::{Map, Value, json};
+
+use crate::keys::{self, Shape, Table};
+
+/// Text with digits between which `_` may stand.
+const COUNT_PATTERN: &str = "^[0-9]+(_[0-9]+)*$";
+const DURATION_PATTERN: &str = "^([0-9]+(ms|s|m|h|d))+$";
+const SIZE_PATTERN: &str = "^[0-9]+(_[0-9]+)* ?(B|kB|KB|MB|GB|KiB|MiB|GiB)?$";
+const STEP_NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]{0,63}$";
+const VARIABLE_PATTERN: &str = "^(?!ORC_)[A-Za-z_][A-Za-z0-9_]*$";
+
+/// The schema of pipeline files.
+#[must_use]
+pub fn pipeline_schema() -> Value {
+    document("A pipeline of the orchestrator", &keys::PIPELINE)
+}
+
+/// The schema of `orchestrator.yaml`.
+#[must_use]
+pub fn settings_schema() -> Value {
+    document("Settings of the orchestrator", &keys::SETTINGS)
+}
+
+fn document(title: &str, root: &'static Table) -> Value {
+    let mut schema = table(root);
+    if let Some(members) = schema.as_object_mut() {
+        members.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+        members.insert("title".to_owned(), json!(title));
+    }
+    schema
+}
+
+fn table(table: &'static Table) -> Value {
+    let properties: Map<String, Value> = table
+        .keys
+        .iter()
+        .map(|key| {
+            let mut schema = shape(key.shape);
+            if let Some(members) = schema.as_object_mut() {
+                let note = if key.is_available() { "" } else { " Not available yet." };
+                members.insert("description".to_owned(), json!(format!("{}{note}", key.doc)));
+            }
+            (key.name.to_owned(), schema)
+        })
+        .collect();
+    let mut schema = json!({ "type": "object", "additionalProperties": false, "properties": properties });
+    if let (Some(members), false) = (schema.as_object_mut(), table.required.is_empty()) {
+        members.insert("required".to_owned(), json!(table.required));
+    }
+    schema
+}
+
+fn shape(shape: Shape) -> Value {
+    const SCALAR: [&str; 4] = ["string", "number", "boolean", "null"];
+    match shape {
+        Shape::Text => json!({ "type": ["string", "number", "boolean"] }),
+        Shape::Bool => json!({ "type": "boolean" }),
+        Shape::Count(most) => json!({
+            "anyOf": [
+                { "type": "integer", "minimum": 1, "maximum": most },
+                { "type": "string", "pattern": COUNT_PATTERN },
+            ],
+        }),
+        Shape::Duration => json!({ "type": "string", "pattern": DURATION_PATTERN }),
+        Shape::Size => json!({
+            "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": SIZE_PATTERN }],
+        }),
+        // The others are names of what is not available yet.
+        Shape::Words(words) if std::ptr::eq(words, keys::WORKTREES) => json!({ "enum": [words[0]] }),
+        Shape::Words(words) => json!({ "enum": words }),
+        Shape::NameOrNames => json!({
+            "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }],
+        }),
+        Shape::Condition => json!({ "type": ["string", "boolean"] }),
+        Shape::List => json!({ "type": ["string", "array"] }),
+        Shape::Env => json!({
+            "type": "object",
+            "propertyNames": { "pattern": VARIABLE_PATTERN },
+            "additionalProperties": { "type": SCALAR },
+        }),
+        Shape::EnvNames => json!({ "type": "array", "items": { "type": "string" } }),
+        Shape::Script => json!({ "type": "string", "minLength": 1 }),
+        Shape::Shell => json!({
+            "anyOf": [
+                { "enum": ["sh", "bash", "python"] },
+                { "type": "array", "minItems": 1, "items": { "type": "string" } },
+            ],
+        }),
+        Shape::Value => json!({}),
+        Shape::Table(inner) => table(inner),
+        Shape::Named(inner) => json!({
+            "type": "object",
+            "propertyNames": { "pattern": STEP_NAME_PATTERN },
+            "additionalProperties": table(inner),
+        }),
+        Shape::Later => json!({ "not": {} }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

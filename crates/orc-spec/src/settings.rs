@@ -1,0 +1,275 @@
+//! Settings: one file, environment variables and flags, in layers; each value remembers where it came from.
+//!
+//! Pure: texts come in as arguments and nothing here reads a file or the environment. Precedence, highest first: managed
+//! file, command line, environment, the workspace's `orchestrator.yaml`, default.
+
+use std::fmt;
+
+use orc_domain::time::Millis;
+
+use crate::diagnostic::{Code, Diagnostic, Report};
+use crate::keys;
+use crate::pipeline::is_variable;
+use crate::read;
+use crate::source::SourceFile;
+use crate::yaml;
+
+/// Bytes of output kept of one run when nothing is said.
+pub const DEFAULT_LOG_LIMIT: u64 = 64 * 1024 * 1024;
+/// Time between TERM and KILL when nothing is said.
+pub const DEFAULT_CANCEL_GRACE: Millis = Millis::from_secs(10);
+/// Commands at the same time when nothing is said.
+pub const DEFAULT_SLOTS: u32 = 4;
+/// What programs need to find their tools and speak the user's language.
+pub const DEFAULT_PASS_ENV: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"];
+/// The variables that [`PartialSettings::from_variables`] reads, each with the key it sets.
+pub const VARIABLES: [(&str, &str); 4] = [
+    ("ORC_SLOTS", "slots"),
+    ("ORC_CANCEL_GRACE", "cancel_grace"),
+    ("ORC_PASS_ENV", "pass_env"),
+    ("ORC_LOG_LIMIT", "log_limit"),
+];
+
+/// Where a value came from; a greater one wins.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Nothing was said.
+    Default,
+    /// The workspace's file: its path and line.
+    Workspace(String, usize),
+    /// An environment variable.
+    Environment(String),
+    /// A flag.
+    CommandLine,
+    /// The file of the machine's owner: its path and line.
+    Managed(String, usize),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Workspace(path, line) | Self::Managed(path, line) => write!(f, "{path}:{line}"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::CommandLine => f.write_str("command line"),
+        }
+    }
+}
+
+/// A value and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// What one source says; `None` for what it does not mention.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartialSettings {
+    /// `slots:`.
+    pub slots: Option<Setting<u32>>,
+    /// `cancel_grace:`.
+    pub cancel_grace: Option<Setting<Millis>>,
+    /// `pass_env:`.
+    pub pass_env: Option<Setting<Vec<String>>>,
+    /// `log_limit:`, in bytes.
+    pub log_limit: Option<Setting<u64>>,
+}
+
+/// Every setting with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Commands that may run at the same time, at least 1.
+    pub slots: Setting<u32>,
+    /// Time between asking a command to end and killing it.
+    pub cancel_grace: Setting<Millis>,
+    /// Environment variables of the host that steps see, if they are set.
+    pub pass_env: Setting<Vec<String>>,
+    /// Bytes of output kept of one run.
+    pub log_limit: Setting<u64>,
+}
+
+/// A setting that cannot be read from a variable or a flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: `{text}` is not {wanted}")]
+pub struct SettingError {
+    /// The variable or flag.
+    pub name: String,
+    /// As given.
+    pub text: String,
+    /// What it takes.
+    pub wanted: &'static str,
+}
+
+/// Which file a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// `orchestrator.yaml` of the workspace.
+    Workspace,
+    /// The file of the machine's owner.
+    Managed,
+}
+
+impl Settings {
+    /// The settings that the layers give together; for each key the layer with the highest [`Origin`] wins.
+    #[must_use]
+    pub fn resolve(layers: &[PartialSettings]) -> Self {
+        Self {
+            slots: highest(layers, |layer| layer.slots.as_ref(), || DEFAULT_SLOTS),
+            cancel_grace: highest(layers, |layer| layer.cancel_grace.as_ref(), || DEFAULT_CANCEL_GRACE),
+            pass_env: highest(layers, |layer| layer.pass_env.as_ref(), || DEFAULT_PASS_ENV.map(str::to_owned).to_vec()),
+            log_limit: highest(layers, |layer| layer.log_limit.as_ref(), || DEFAULT_LOG_LIMIT),
+        }
+    }
+
+    /// Key, value as text, and origin of each setting, for `config show --origin`.
+    #[must_use]
+    pub fn rows(&self) -> [(&'static str, String, &Origin); 4] {
+        [
+            ("slots", self.slots.value.to_string(), &self.slots.origin),
+            ("cancel_grace", self.cancel_grace.value.to_string(), &self.cancel_grace.origin),
+            ("pass_env", self.pass_env.value.join(" "), &self.pass_env.origin),
+            ("log_limit", format!("{} bytes", self.log_limit.value), &self.log_limit.origin),
+        ]
+    }
+}
+
+fn highest<T: Clone>(
+    layers: &[PartialSettings],
+    pick: impl Fn(&PartialSettings) -> Option<&Setting<T>>,
+    default: impl FnOnce() -> T,
+) -> Setting<T> {
+    let found = layers.iter().filter_map(pick).max_by(|left, right| left.origin.cmp(&right.origin));
+    found.cloned().unwrap_or_else(|| Setting { value: default(), origin: Origin::Default })
+}
+
+impl PartialSettings {
+    /// Reads a settings file. An empty file says nothing. With any problem the result is what was understood; callers
+    /// refuse to go on.
+    #[must_use]
+    pub fn parse(file: &SourceFile, kind: FileKind) -> (Self, Vec<Diagnostic>) {
+        let mut report = Report::new(&file.name);
+        let mut settings = Self::default();
+        let is_blank = file.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+        if !is_blank && let Some(root) = yaml::parse(&file.text, &mut report) {
+            settings.read(file, kind, &root, &mut report);
+        }
+        (settings, report.finish())
+    }
+
+    fn read(&mut self, file: &SourceFile, kind: FileKind, root: &yaml::Node, report: &mut Report) {
+        let Some(fields) = read::fields(root, &keys::SETTINGS, report) else {
+            return;
+        };
+        let origin = |key: &str| {
+            let start = fields.entry(key).map_or(0, |entry| entry.key.span.start);
+            let line = file.position(start).line;
+            match kind {
+                FileKind::Workspace => Origin::Workspace(file.name.clone(), line),
+                FileKind::Managed => Origin::Managed(file.name.clone(), line),
+            }
+        };
+        self.slots = fields
+            .get("slots")
+            .and_then(|node| read::count(node, "`slots`", keys::MAX_SLOTS, report))
+            .map(|value| Setting { value, origin: origin("slots") });
+        self.cancel_grace = fields
+            .get("cancel_grace")
+            .and_then(|node| read::duration(node, "`cancel_grace`", report))
+            .map(|value| Setting { value, origin: origin("cancel_grace") });
+        self.log_limit = fields
+            .get("log_limit")
+            .and_then(|node| read::size(node, "`log_limit`", report))
+            .map(|value| Setting { value, origin: origin("log_limit") });
+        self.pass_env = fields
+            .get("pass_env")
+            .map(|node| pass_env(node, report))
+            .map(|value| Setting { value, origin: origin("pass_env") });
+    }
+
+    /// Reads the variables of [`VARIABLES`]; `lookup` gives the value of one, if it is set.
+    ///
+    /// # Errors
+    /// Every [`SettingError`] at once.
+    pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Vec<SettingError>> {
+        let mut settings = Self::default();
+        let mut errors = Vec::new();
+        for (name, key) in VARIABLES {
+            if let Some(text) = lookup(name)
+                && let Err(wanted) = settings.set(key, &text, &Origin::Environment(name.to_owned()))
+            {
+                errors.push(SettingError { name: name.to_owned(), text, wanted });
+            }
+        }
+        if errors.is_empty() { Ok(settings) } else { Err(errors) }
+    }
+
+    /// Sets one key from the text of a flag.
+    ///
+    /// # Errors
+    /// [`SettingError`] when the key does not take the text; an unknown key takes none.
+    pub fn set_from_flag(&mut self, key: &str, text: &str) -> Result<(), SettingError> {
+        self.set(key, text, &Origin::CommandLine).map_err(|wanted| SettingError {
+            name: format!("--{}", key.replace('_', "-")),
+            text: text.to_owned(),
+            wanted,
+        })
+    }
+
+    fn set(&mut self, key: &str, text: &str, origin: &Origin) -> Result<(), &'static str> {
+        let origin = origin.clone();
+        match key {
+            "slots" => {
+                let slots = text.trim().parse().ok().filter(|slots| (1..=keys::MAX_SLOTS).contains(slots));
+                let value = slots.ok_or("a whole number from 1 to 10000")?;
+                self.slots = Some(Setting { value, origin });
+            }
+            "cancel_grace" => {
+                let grace = Millis::parse(text).filter(|grace| *grace != Millis::ZERO);
+                let value = grace.ok_or("a length of time such as `10s`")?;
+                self.cancel_grace = Some(Setting { value, origin });
+            }
+            "pass_env" => {
+                let value: Vec<String> =
+                    text.split([' ', ',']).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+                if !value.iter().all(|name| is_variable(name)) {
+                    return Err("names of environment variables with blanks between them");
+                }
+                self.pass_env = Some(Setting { value, origin });
+            }
+            "log_limit" => {
+                let value = read::parse_size(text).ok_or("a number of bytes such as `64MiB`")?;
+                self.log_limit = Some(Setting { value, origin });
+            }
+            _ => return Err("a value for a key that exists"),
+        }
+        Ok(())
+    }
+}
+
+fn pass_env(node: &yaml::Node, report: &mut Report) -> Vec<String> {
+    let mut names = Vec::new();
+    if matches!(&node.kind, yaml::Kind::Scalar(scalar) if !scalar.is_null()) {
+        read::wrong_type(node, "`pass_env`", "a list of names", report);
+        return names;
+    }
+    for name in read::names(node, "`pass_env`", report) {
+        if is_variable(&name.text) {
+            names.push(name.text);
+            continue;
+        }
+        let message = format!("`{}` cannot be the name of an environment variable", read::excerpt(&name.text));
+        let problem = report.error(Code::BadValue, name.span, message);
+        if name.text.contains('=') {
+            problem.help("only the name: the value is the host's; for values of your own, write `env:` in a pipeline");
+        } else {
+            problem.help("letters, digits and `_`, beginning with a letter or `_`");
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests;
