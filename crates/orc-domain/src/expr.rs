@@ -238,9 +238,7 @@ impl Template {
     /// A template without expressions.
     #[must_use]
     pub fn literal(text: impl Into<String>) -> Self {
-        Self {
-            parts: vec![TemplatePart::Literal(text.into())],
-        }
+        Self { parts: vec![TemplatePart::Literal(text.into())] }
     }
 
     /// Its expressions, in the order written.

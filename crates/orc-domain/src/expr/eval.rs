@@ -61,10 +61,7 @@ impl Template {
 
 fn append(whole: &mut Text, text: &str, tainted: bool, what: &str) -> Result<(), EvalError> {
     if whole.text.len() + text.len() > MAX_TEXT_BYTES {
-        return Err(EvalError::TooLarge {
-            what: what.to_owned(),
-            limit: MAX_TEXT_BYTES,
-        });
+        return Err(EvalError::TooLarge { what: what.to_owned(), limit: MAX_TEXT_BYTES });
     }
     whole.text.push_str(text);
     whole.tainted |= tainted;
@@ -79,10 +76,7 @@ struct FailedRead {
 
 impl From<EvalError> for FailedRead {
     fn from(error: EvalError) -> Self {
-        Self {
-            error,
-            last_is_missing: false,
-        }
+        Self { error, last_is_missing: false }
     }
 }
 
@@ -103,7 +97,7 @@ fn read(root: &Root, path: &[Segment], scope: &dyn Scope) -> Result<Value, Faile
                 Value::Int(number) => Step::Position(number),
                 other => {
                     return Err(
-                        wrong_type(format!("an index into `{what}`"), "a whole number or a name", &other).into(),
+                        wrong_type(format!("an index into `{what}`"), "a whole number or a name", &other).into()
                     );
                 }
             },
@@ -117,10 +111,7 @@ fn read(root: &Root, path: &[Segment], scope: &dyn Scope) -> Result<Value, Faile
             Ok(found) => value = Some(found),
             Err(error) => {
                 let last = position + 1 == path.len();
-                return Err(FailedRead {
-                    last_is_missing: last && matches!(error, EvalError::Missing { .. }),
-                    error,
-                });
+                return Err(FailedRead { last_is_missing: last && matches!(error, EvalError::Missing { .. }), error });
             }
         }
         match step {
@@ -135,25 +126,15 @@ fn read(root: &Root, path: &[Segment], scope: &dyn Scope) -> Result<Value, Faile
 }
 
 fn descend(owner: Value, step: &Step, what: &str) -> Result<Value, EvalError> {
-    let missing = |member: String, hint: String| EvalError::Missing {
-        what: what.to_owned(),
-        member,
-        hint,
-    };
+    let missing = |member: String, hint: String| EvalError::Missing { what: what.to_owned(), member, hint };
     match (owner, step) {
         (Value::Map(mut members), Step::Member(name)) => match members.remove(name) {
             Some(found) => Ok(found),
-            None => Err(missing(
-                name.clone(),
-                missing_hint(name, members.keys().map(String::as_str)),
-            )),
+            None => Err(missing(name.clone(), missing_hint(name, members.keys().map(String::as_str)))),
         },
         (Value::List(mut items), Step::Position(number)) => match usize::try_from(*number) {
             Ok(index) if index < items.len() => Ok(items.swap_remove(index)),
-            _ => Err(missing(
-                format!("[{number}]"),
-                format!(" (it has {} elements, counted from 0)", items.len()),
-            )),
+            _ => Err(missing(format!("[{number}]"), format!(" (it has {} elements, counted from 0)", items.len()))),
         },
         (Value::Null, Step::Member(name)) => Err(missing(name.clone(), " (it is null)".to_owned())),
         (Value::Null, Step::Position(number)) => Err(missing(format!("[{number}]"), " (it is null)".to_owned())),
@@ -163,11 +144,7 @@ fn descend(owner: Value, step: &Step, what: &str) -> Result<Value, EvalError> {
 }
 
 fn wrong_type(what: impl Into<String>, wanted: &'static str, found: &Value) -> EvalError {
-    EvalError::Type {
-        what: what.into(),
-        wanted,
-        found: found.type_name(),
-    }
+    EvalError::Type { what: what.into(), wanted, found: found.type_name() }
 }
 
 fn truth(expr: &Expr, scope: &dyn Scope, what: &str) -> Result<bool, EvalError> {
@@ -179,19 +156,16 @@ fn truth(expr: &Expr, scope: &dyn Scope, what: &str) -> Result<bool, EvalError> 
 
 fn negate(value: Value) -> Result<Value, EvalError> {
     match value {
-        Value::Int(number) => number
-            .checked_neg()
-            .map(Value::Int)
-            .ok_or_else(|| EvalError::Range { what: "`-`".to_owned() }),
+        Value::Int(number) => {
+            number.checked_neg().map(Value::Int).ok_or_else(|| EvalError::Range { what: "`-`".to_owned() })
+        }
         Value::Float(number) => Ok(Value::Float(number.negated())),
         other => Err(wrong_type("`-`", "a number", &other)),
     }
 }
 
 fn finite(number: f64, what: &str) -> Result<Value, EvalError> {
-    Finite::new(number)
-        .map(Value::Float)
-        .ok_or_else(|| EvalError::Range { what: what.to_owned() })
+    Finite::new(number).map(Value::Float).ok_or_else(|| EvalError::Range { what: what.to_owned() })
 }
 
 fn binary(operator: BinaryOp, left: &Value, right: &Value) -> Result<Value, EvalError> {
@@ -213,11 +187,7 @@ fn arithmetic(operator: BinaryOp, left: &Value, right: &Value) -> Result<Value, 
     let what = format!("`{operator}`");
     let add = operator == BinaryOp::Add;
     if let (Value::Int(left), Value::Int(right)) = (left, right) {
-        let result = if add {
-            left.checked_add(*right)
-        } else {
-            left.checked_sub(*right)
-        };
+        let result = if add { left.checked_add(*right) } else { left.checked_sub(*right) };
         return result.map(Value::Int).ok_or(EvalError::Range { what });
     }
     let operand = |value: &Value| number(value).ok_or_else(|| wrong_type(what.clone(), "two numbers", value));
@@ -226,10 +196,7 @@ fn arithmetic(operator: BinaryOp, left: &Value, right: &Value) -> Result<Value, 
     finite(if add { left + right } else { left - right }, &what)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "only meets a floating-point number, which is rounded already"
-)]
+#[expect(clippy::cast_precision_loss, reason = "only meets a floating-point number, which is rounded already")]
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Int(number) => Some(*number as f64),
@@ -288,8 +255,7 @@ fn int_with_float(int: i64, float: Finite) -> Ordering {
     }
     #[expect(clippy::cast_possible_truncation, reason = "within the range of i64, checked above")]
     let whole = float.trunc() as i64;
-    int.cmp(&whole)
-        .then_with(|| 0.0_f64.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal))
+    int.cmp(&whole).then_with(|| 0.0_f64.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal))
 }
 
 fn call(function: Function, arguments: &[Expr], scope: &dyn Scope) -> Result<Value, EvalError> {
@@ -311,10 +277,7 @@ fn call(function: Function, arguments: &[Expr], scope: &dyn Scope) -> Result<Val
         (Function::Length, [value]) => length(&eval(value, scope)?),
         (Function::ToJson, [value]) => to_json(&eval(value, scope)?),
         (Function::FromJson, [text]) => from_json(&eval(text, scope)?),
-        _ => Err(EvalError::Arguments {
-            function: function.to_string(),
-            found: arguments.len(),
-        }),
+        _ => Err(EvalError::Arguments { function: function.to_string(), found: arguments.len() }),
     }
 }
 
@@ -348,11 +311,7 @@ fn contains(whole: &Value, part: &Value) -> Result<Value, EvalError> {
 
 fn join(list: &Value, separator: &Value) -> Result<Value, EvalError> {
     let (Value::List(items), Value::Text(separator)) = (list, separator) else {
-        let wrong = if matches!(list, Value::List(_)) {
-            separator
-        } else {
-            list
-        };
+        let wrong = if matches!(list, Value::List(_)) { separator } else { list };
         return Err(wrong_type("`join`", "a list and a text", wrong));
     };
     let mut whole = Text::trusted("");
@@ -373,22 +332,14 @@ fn length(value: &Value) -> Result<Value, EvalError> {
         Value::Map(members) => members.len(),
         other => return Err(wrong_type("`length`", "a list, a map or text", other)),
     };
-    i64::try_from(length).map(Value::Int).map_err(|_| EvalError::Range {
-        what: "`length`".to_owned(),
-    })
+    i64::try_from(length).map(Value::Int).map_err(|_| EvalError::Range { what: "`length`".to_owned() })
 }
 
 fn to_json(value: &Value) -> Result<Value, EvalError> {
     if value.json_len() > MAX_TEXT_BYTES {
-        return Err(EvalError::TooLarge {
-            what: "`to_json`".to_owned(),
-            limit: MAX_TEXT_BYTES,
-        });
+        return Err(EvalError::TooLarge { what: "`to_json`".to_owned(), limit: MAX_TEXT_BYTES });
     }
-    Ok(Value::Text(Text {
-        text: value.json_text(),
-        tainted: value.is_tainted(),
-    }))
+    Ok(Value::Text(Text { text: value.json_text(), tainted: value.is_tainted() }))
 }
 
 fn from_json(value: &Value) -> Result<Value, EvalError> {

@@ -61,9 +61,7 @@ impl Display for Template {
 /// True for what may follow a dot: letters, digits, `_` and `-`, beginning with a letter or `_`.
 fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && text
-            .chars()
-            .all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '-')
+        && text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '-')
 }
 
 fn print_operand(operand: &Expr, f: &mut Formatter<'_>) -> fmt::Result {

@@ -37,10 +37,7 @@ impl Scope for Flow {
 }
 
 fn refer(root: Root, members: &[&str]) -> Expr {
-    Expr::Ref {
-        root,
-        path: members.iter().map(|name| Segment::Member((*name).to_owned())).collect(),
-    }
+    Expr::Ref { root, path: members.iter().map(|name| Segment::Member((*name).to_owned())).collect() }
 }
 
 fn lit(value: impl Into<serde_json::Value>) -> Expr {
@@ -63,28 +60,14 @@ fn message(expr: &Expr) -> String {
 fn members_and_elements_are_read() {
     assert_eq!(value(&refer(Root::Inputs, &["area"])), Value::text("all"));
     assert_eq!(value(&refer(Root::Steps, &["plan", "outcome"])), Value::text("success"));
-    let Expr::Ref { root, mut path } = refer(Root::Steps, &["plan", "output", "parts"]) else {
-        unreachable!()
-    };
+    let Expr::Ref { root, mut path } = refer(Root::Steps, &["plan", "output", "parts"]) else { unreachable!() };
     path.push(Segment::Index(Box::new(binary(BinaryOp::Subtract, lit(2), lit(1)))));
     assert_eq!(value(&Expr::Ref { root, path }), Value::text("b"));
     let by_name = Segment::Index(Box::new(lit("area")));
-    assert_eq!(
-        value(&Expr::Ref {
-            root: Root::Inputs,
-            path: vec![by_name]
-        }),
-        Value::text("all")
-    );
+    assert_eq!(value(&Expr::Ref { root: Root::Inputs, path: vec![by_name] }), Value::text("all"));
     let second = Segment::Index(Box::new(lit(1)));
     let path = vec![second, Segment::Member("y".to_owned())];
-    assert_eq!(
-        value(&Expr::Ref {
-            root: Root::Item("item".to_owned()),
-            path
-        }),
-        Value::Int(1)
-    );
+    assert_eq!(value(&Expr::Ref { root: Root::Item("item".to_owned()), path }), Value::Int(1));
 }
 
 #[test]
@@ -93,17 +76,9 @@ fn what_is_missing_is_named_with_what_there_is() {
         message(&refer(Root::Steps, &["plan", "output", "prats"])),
         "`steps.plan.output` has no `prats` (did you mean `parts`? it has: parts, text)"
     );
-    assert_eq!(
-        message(&refer(Root::Inputs, &["none", "x"])),
-        "`inputs.none` has no `x` (it is null)"
-    );
-    assert_eq!(
-        message(&refer(Root::Inputs, &["area", "x"])),
-        "reading `x` of `inputs.area` needs a map, not text"
-    );
-    let Expr::Ref { root, mut path } = refer(Root::Steps, &["plan", "output", "parts"]) else {
-        unreachable!()
-    };
+    assert_eq!(message(&refer(Root::Inputs, &["none", "x"])), "`inputs.none` has no `x` (it is null)");
+    assert_eq!(message(&refer(Root::Inputs, &["area", "x"])), "reading `x` of `inputs.area` needs a map, not text");
+    let Expr::Ref { root, mut path } = refer(Root::Steps, &["plan", "output", "parts"]) else { unreachable!() };
     path.push(Segment::Index(Box::new(lit(-1))));
     assert_eq!(
         message(&Expr::Ref { root, path }),
@@ -120,14 +95,8 @@ fn and_or_stop_early_and_take_booleans_only() {
     assert_eq!(value(&binary(BinaryOp::Or, lit(true), missing())), Value::Bool(true));
     assert_eq!(value(&binary(BinaryOp::And, lit(false), missing())), Value::Bool(false));
     assert!(eval(&binary(BinaryOp::And, lit(true), missing()), &Flow).is_err());
-    assert_eq!(
-        message(&binary(BinaryOp::And, lit(true), lit("yes"))),
-        "`&&` needs a boolean, not text"
-    );
-    assert_eq!(
-        message(&Expr::Unary(UnaryOp::Not, Box::new(lit(0)))),
-        "`!` needs a boolean, not a number"
-    );
+    assert_eq!(message(&binary(BinaryOp::And, lit(true), lit("yes"))), "`&&` needs a boolean, not text");
+    assert_eq!(message(&Expr::Unary(UnaryOp::Not, Box::new(lit(0)))), "`!` needs a boolean, not a number");
     assert_eq!(value(&Expr::Status(StatusFn::Always)), Value::Bool(true));
     assert_eq!(value(&Expr::Status(StatusFn::Failure)), Value::Bool(false));
 }
@@ -143,16 +112,8 @@ fn equality_never_fails_and_never_converts() {
         (lit(null.clone()), lit(null.clone()), true),
         (lit(null), lit(false), false),
         (lit(vec![1, 2]), lit(vec![1.0, 2.0]), true),
-        (
-            lit(serde_json::json!({"a": 1})),
-            lit(serde_json::json!({"a": 1.0})),
-            true,
-        ),
-        (
-            lit(serde_json::json!({"a": 1})),
-            lit(serde_json::json!({"b": 1})),
-            false,
-        ),
+        (lit(serde_json::json!({"a": 1})), lit(serde_json::json!({"a": 1.0})), true),
+        (lit(serde_json::json!({"a": 1})), lit(serde_json::json!({"b": 1})), false),
         (refer(Root::Ticket, &["title"]), lit("rm -rf $(x)"), true),
     ];
     for (left, right, equal) in cases {
@@ -179,10 +140,7 @@ fn order_is_for_numbers_and_texts() {
     for (left, operator, right, wanted) in cases {
         assert_eq!(value(&binary(operator, left, right)), Value::Bool(wanted));
     }
-    assert_eq!(
-        message(&binary(BinaryOp::Less, lit(1), lit("2"))),
-        "`<` needs two numbers or two texts, not text"
-    );
+    assert_eq!(message(&binary(BinaryOp::Less, lit(1), lit("2"))), "`<` needs two numbers or two texts, not text");
     assert_eq!(
         message(&binary(BinaryOp::Less, lit(true), lit(1))),
         "`<` needs two numbers or two texts, not a boolean"
@@ -192,78 +150,33 @@ fn order_is_for_numbers_and_texts() {
 #[test]
 fn numbers_that_do_not_fit_are_errors() {
     assert_eq!(value(&binary(BinaryOp::Add, lit(1), lit(2))), Value::Int(3));
-    assert_eq!(
-        value(&binary(BinaryOp::Add, lit(1), lit(0.5))),
-        Value::Float(Finite::new(1.5).unwrap())
-    );
-    assert_eq!(
-        message(&binary(BinaryOp::Add, lit(i64::MAX), lit(1))),
-        "`+` is out of range"
-    );
-    assert_eq!(
-        message(&binary(BinaryOp::Subtract, lit(-1.7e308), lit(1.7e308))),
-        "`-` is out of range"
-    );
-    assert_eq!(
-        message(&Expr::Unary(UnaryOp::Negate, Box::new(lit(i64::MIN)))),
-        "`-` is out of range"
-    );
-    assert_eq!(
-        message(&binary(BinaryOp::Add, lit("a"), lit(1))),
-        "`+` needs two numbers, not text"
-    );
+    assert_eq!(value(&binary(BinaryOp::Add, lit(1), lit(0.5))), Value::Float(Finite::new(1.5).unwrap()));
+    assert_eq!(message(&binary(BinaryOp::Add, lit(i64::MAX), lit(1))), "`+` is out of range");
+    assert_eq!(message(&binary(BinaryOp::Subtract, lit(-1.7e308), lit(1.7e308))), "`-` is out of range");
+    assert_eq!(message(&Expr::Unary(UnaryOp::Negate, Box::new(lit(i64::MIN)))), "`-` is out of range");
+    assert_eq!(message(&binary(BinaryOp::Add, lit("a"), lit(1))), "`+` needs two numbers, not text");
 }
 
 #[test]
 fn functions() {
     let parts = || refer(Root::Steps, &["plan", "output", "parts"]);
     let cases = [
-        (
-            Expr::Call(Function::Contains, vec![parts(), lit("b")]),
-            Value::Bool(true),
-        ),
-        (
-            Expr::Call(Function::Contains, vec![lit("abc"), lit("bc")]),
-            Value::Bool(true),
-        ),
-        (
-            Expr::Call(Function::StartsWith, vec![lit("abc"), lit("ab")]),
-            Value::Bool(true),
-        ),
-        (
-            Expr::Call(Function::EndsWith, vec![lit("abc"), lit("ab")]),
-            Value::Bool(false),
-        ),
-        (
-            Expr::Call(Function::Join, vec![parts(), lit(", ")]),
-            Value::text("a, b"),
-        ),
+        (Expr::Call(Function::Contains, vec![parts(), lit("b")]), Value::Bool(true)),
+        (Expr::Call(Function::Contains, vec![lit("abc"), lit("bc")]), Value::Bool(true)),
+        (Expr::Call(Function::StartsWith, vec![lit("abc"), lit("ab")]), Value::Bool(true)),
+        (Expr::Call(Function::EndsWith, vec![lit("abc"), lit("ab")]), Value::Bool(false)),
+        (Expr::Call(Function::Join, vec![parts(), lit(", ")]), Value::text("a, b")),
         (Expr::Call(Function::Length, vec![parts()]), Value::Int(2)),
         (Expr::Call(Function::Length, vec![lit("dü")]), Value::Int(2)),
         (Expr::Call(Function::ToJson, vec![parts()]), Value::text(r#"["a","b"]"#)),
         (
-            Expr::Call(
-                Function::FromJson,
-                vec![refer(Root::Steps, &["plan", "output", "text"])],
-            ),
+            Expr::Call(Function::FromJson, vec![refer(Root::Steps, &["plan", "output", "text"])]),
             Value::List(vec![Value::Int(1), Value::Int(2)]),
         ),
-        (
-            Expr::Call(Function::Default, vec![refer(Root::Inputs, &["nothing"]), lit(1)]),
-            Value::Int(1),
-        ),
-        (
-            Expr::Call(Function::Default, vec![refer(Root::Inputs, &["none"]), lit(1)]),
-            Value::Int(1),
-        ),
-        (
-            Expr::Call(Function::Default, vec![refer(Root::Inputs, &["none", "x"]), lit(1)]),
-            Value::Int(1),
-        ),
-        (
-            Expr::Call(Function::Default, vec![refer(Root::Inputs, &["count"]), lit(1)]),
-            Value::Int(3),
-        ),
+        (Expr::Call(Function::Default, vec![refer(Root::Inputs, &["nothing"]), lit(1)]), Value::Int(1)),
+        (Expr::Call(Function::Default, vec![refer(Root::Inputs, &["none"]), lit(1)]), Value::Int(1)),
+        (Expr::Call(Function::Default, vec![refer(Root::Inputs, &["none", "x"]), lit(1)]), Value::Int(1)),
+        (Expr::Call(Function::Default, vec![refer(Root::Inputs, &["count"]), lit(1)]), Value::Int(3)),
     ];
     for (expr, wanted) in cases {
         assert_eq!(value(&expr), wanted, "{expr}");
@@ -274,10 +187,7 @@ fn functions() {
         message(&Expr::Call(Function::FromJson, vec![lit("{")])),
         "`from_json` needs a JSON document, not text that is none"
     );
-    assert_eq!(
-        message(&Expr::Call(Function::Length, vec![])),
-        "`length` does not take 0 arguments"
-    );
+    assert_eq!(message(&Expr::Call(Function::Length, vec![])), "`length` does not take 0 arguments");
     assert_eq!(
         message(&Expr::Call(Function::Length, vec![lit(1)])),
         "`length` needs a list, a map or text, not a number"
@@ -288,9 +198,7 @@ fn functions() {
 fn a_template_keeps_the_type_of_its_only_expression() {
     let count = || TemplatePart::Expr(refer(Root::Inputs, &["count"]));
     assert_eq!(Template { parts: vec![count()] }.render(&Flow).unwrap(), Value::Int(3));
-    let text = Template {
-        parts: vec![TemplatePart::Literal("n=".to_owned()), count(), count()],
-    };
+    let text = Template { parts: vec![TemplatePart::Literal("n=".to_owned()), count(), count()] };
     assert_eq!(text.render(&Flow).unwrap(), Value::text("n=33"));
     assert_eq!(Template { parts: vec![] }.render(&Flow).unwrap(), Value::text(""));
     assert_eq!(Template::literal("x").render(&Flow).unwrap(), Value::text("x"));
@@ -300,13 +208,8 @@ fn a_template_keeps_the_type_of_its_only_expression() {
 #[test]
 fn taint_follows_text_into_text() {
     let title = || refer(Root::Ticket, &["title"]);
-    let template = Template {
-        parts: vec![TemplatePart::Literal("fix: ".to_owned()), TemplatePart::Expr(title())],
-    };
-    assert_eq!(
-        template.render(&Flow).unwrap(),
-        Value::Text(Text::tainted("fix: rm -rf $(x)"))
-    );
+    let template = Template { parts: vec![TemplatePart::Literal("fix: ".to_owned()), TemplatePart::Expr(title())] };
+    assert_eq!(template.render(&Flow).unwrap(), Value::Text(Text::tainted("fix: rm -rf $(x)")));
     for expr in [
         Expr::Call(Function::ToJson, vec![title()]),
         Expr::Call(Function::FromJson, vec![Expr::Call(Function::ToJson, vec![title()])]),
@@ -330,18 +233,8 @@ fn text_has_a_largest_size() {
         }
     }
     let half = || TemplatePart::Expr(refer(Root::Flow, &["x"]));
-    assert!(
-        Template {
-            parts: vec![half(), TemplatePart::Literal("y".to_owned())]
-        }
-        .render(&Big)
-        .is_ok()
-    );
-    let error = Template {
-        parts: vec![half(), half()],
-    }
-    .render(&Big)
-    .unwrap_err();
+    assert!(Template { parts: vec![half(), TemplatePart::Literal("y".to_owned())] }.render(&Big).is_ok());
+    let error = Template { parts: vec![half(), half()] }.render(&Big).unwrap_err();
     assert_eq!(error.to_string(), "the text would be larger than 1048576 bytes");
 }
 
@@ -357,19 +250,13 @@ fn references_are_found_wherever_they_stand() {
         Expr::Unary(UnaryOp::Not, Box::new(Expr::Status(StatusFn::Failure))),
         Expr::Call(Function::Contains, vec![list, refer(Root::Env, &["X"])]),
     );
-    let found: Vec<(String, Option<&str>)> = expr
-        .references()
-        .iter()
-        .map(|reference| (reference.root.to_string(), reference.member()))
-        .collect();
+    let found: Vec<(String, Option<&str>)> =
+        expr.references().iter().map(|reference| (reference.root.to_string(), reference.member())).collect();
     let wanted = [("steps", Some("plan")), ("part", Some("index")), ("env", Some("X"))];
     assert_eq!(found, wanted.map(|(root, member)| (root.to_owned(), member)));
     assert!(expr.uses_status());
     assert_eq!(expr.roots().len(), 3);
-    assert_eq!(
-        expr.to_string(),
-        "(!failure()) && contains(steps.plan[part.index], env.X)"
-    );
+    assert_eq!(expr.to_string(), "(!failure()) && contains(steps.plan[part.index], env.X)");
 }
 
 #[test]
