@@ -35,7 +35,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-fn is_document(path: &str) -> bool {
+pub(super) fn is_document(path: &str) -> bool {
     path.ends_with(".md") && (path.starts_with("docs/") || ["README.md", "CONTRIBUTING.md"].contains(&path))
 }
 

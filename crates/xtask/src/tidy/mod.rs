@@ -7,6 +7,7 @@
 mod arrows;
 mod bans;
 mod documents;
+mod examples;
 mod layout;
 mod manifests;
 mod modules;
@@ -54,10 +55,11 @@ impl fmt::Display for Violation {
 
 type Check = fn(&Tree) -> Vec<Violation>;
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 11] = [
     unparsed,
     bans::check,
     documents::check,
+    examples::check,
     layout::check,
     manifests::check,
     modules::check,
