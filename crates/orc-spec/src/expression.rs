@@ -7,12 +7,14 @@
 mod check;
 mod parse;
 mod token;
+mod types;
 
 use orc_domain::expr::{Expr, Template, TemplatePart};
 use orc_domain::value::Value;
 
-pub(crate) use self::check::{Checked, Item, Names, ROOTS, StepFacts, Steps, Taint, Type};
+pub(crate) use self::check::{Checked, Item, Names, ROOTS, StepFacts, Steps, Taint};
 use self::check::{Checker, Problem};
+pub(crate) use self::types::Type;
 use crate::diagnostic::{Code, Report};
 use crate::read;
 use crate::source::Span;

@@ -280,7 +280,11 @@ pub static SETTINGS: Table = Table {
     keys: &[
         key("slots", Count(MAX_SLOTS), "Commands that may run at the same time."),
         key("cancel_grace", Duration, "Time between asking a command to end and killing it."),
-        key("pass_env", EnvNames, "Environment variables of the host that steps see."),
+        key(
+            "pass_env",
+            EnvNames,
+            "Environment variables of the host that steps see, beside those that every step sees (PATH, HOME, LANG ...).",
+        ),
         key("log_limit", Size, "Bytes of output kept of one run."),
         key("people", Later, "People and their accounts."),
         key("groups", Later, "Groups of people."),

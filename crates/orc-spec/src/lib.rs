@@ -19,5 +19,5 @@ mod shell;
 pub mod source;
 mod yaml;
 
-pub use self::pipeline::{Compiled, InputError, RawInput, check_inputs, compile};
+pub use self::pipeline::{Compiled, InputError, MAX_STEPS, RawInput, check_inputs, compile};
 pub use self::source::SourceFile;

@@ -18,11 +18,14 @@ use self::order::Order;
 pub(crate) use self::step::is_variable;
 use self::step::{Draft, PartialRetry, Shared, Worktree};
 use crate::diagnostic::{Code, Diagnostic, Report};
-use crate::expression::{Names, Reader, Taint, Type, is_never};
+use crate::expression::{Names, Reader, StepFacts, Taint, Type, is_never};
 use crate::keys;
 use crate::read::{self, Fields};
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Kind, Node};
+
+/// Steps of a pipeline, both parts together.
+pub const MAX_STEPS: usize = 5_000;
 
 /// What came of a file.
 #[derive(Clone, Debug)]
@@ -59,22 +62,27 @@ fn read_pipeline(file: &SourceFile, root: &Node, report: &mut Report) -> Option<
     let mut shared = Shared {
         source: &file.text,
         inputs: input_types,
-        facts: drafts.iter().map(step::facts).collect(),
+        facts: facts(&drafts),
         env: env_names,
         has_ticket: triggers.ticket,
         has_event: triggers.event,
         timeout,
         retry,
     };
-    let finished: Vec<_> = (0..drafts.len()).map(|at| order.finished_before(at, &drafts)).collect();
-    let conditions: Vec<Condition> =
-        drafts.iter().zip(&finished).map(|(draft, finished)| draft.condition(&shared, finished, report)).collect();
+    let conditions: Vec<Condition> = drafts
+        .iter()
+        .enumerate()
+        .map(|(at, draft)| draft.condition(&shared, &order.finished_before(at, &drafts), report))
+        .collect();
     report_unreachable(&drafts, &order, &conditions, &mut shared, report);
     let compiled: Vec<_> = drafts
         .iter()
         .zip(conditions)
         .enumerate()
-        .map(|(at, (draft, condition))| draft.compile(condition, &order.needs[at], &shared, &finished[at], report))
+        .map(|(at, (draft, condition))| {
+            let finished = order.finished_before(at, &drafts);
+            draft.compile(condition, &order.needs[at], &shared, &finished, report)
+        })
         .collect();
     let steps = compiled.into_iter().collect::<Option<Vec<_>>>()?;
     Some(Pipeline { name: name?, description, inputs, env, steps })
@@ -172,7 +180,8 @@ fn drafts<'a>(fields: &Fields<'a>, report: &mut Report) -> Vec<Draft<'a>> {
             continue;
         }
         for entry in read::map(node, what, report).unwrap_or_default() {
-            if let Some(first) = drafts.iter().find(|draft| draft.key.text == entry.key.text) {
+            let twin = drafts.iter().find(|draft| draft.phase != phase && draft.key.text == entry.key.text);
+            if let Some(first) = twin {
                 let message = format!("a step `{}` stands under `steps` already", entry.key.text);
                 report
                     .error(Code::DuplicateKey, entry.key.span, message)
@@ -180,10 +189,24 @@ fn drafts<'a>(fields: &Fields<'a>, report: &mut Report) -> Vec<Draft<'a>> {
                     .help("choose another name");
                 continue;
             }
+            if drafts.len() == MAX_STEPS {
+                let message = format!("a pipeline has at most {MAX_STEPS} steps");
+                report.error(Code::Limit, entry.key.span, message).help("run one step over a list with `foreach:`");
+                return drafts;
+            }
             drafts.push(Draft::read(&entry.key, &entry.value, phase, report));
         }
     }
     drafts
+}
+
+/// What is known of the steps before any is compiled.
+fn facts(drafts: &[Draft<'_>]) -> BTreeMap<String, StepFacts> {
+    let known = drafts.iter().enumerate().map(|(position, draft)| {
+        let facts = StepFacts { position, fans_out: draft.fans_out(), never_runs: false, place: draft.key.span };
+        (draft.key.text.clone(), facts)
+    });
+    known.collect()
 }
 
 fn require_steps(fields: &Fields<'_>, root: &Node, report: &mut Report) {
@@ -238,20 +261,22 @@ fn report_unreachable(
     shared: &mut Shared<'_>,
     report: &mut Report,
 ) {
-    let mut dead: BTreeMap<usize, Option<usize>> = (0..drafts.len())
-        .filter(|at| conditions[*at].expr.as_ref().is_some_and(is_never))
-        .map(|at| (at, None))
-        .collect();
-    loop {
-        let next =
-            (0..drafts.len()).filter(|at| !dead.contains_key(at) && conditions[*at].implicit_success).find_map(|at| {
-                let cause = order.needs[at].iter().find(|need| dead.contains_key(&need.step))?;
-                Some((at, cause.step))
-            });
-        let Some((at, cause)) = next else {
-            break;
-        };
-        dead.insert(at, Some(cause));
+    let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); drafts.len()];
+    for (at, needs) in order.needs.iter().enumerate() {
+        for need in needs {
+            dependents[need.step].push(at);
+        }
+    }
+    let is_dead = |at: &usize| conditions[*at].expr.as_ref().is_some_and(is_never);
+    let mut open: Vec<usize> = (0..drafts.len()).filter(is_dead).collect();
+    let mut dead: BTreeMap<usize, Option<usize>> = open.iter().map(|at| (*at, None)).collect();
+    while let Some(cause) = open.pop() {
+        for at in &dependents[cause] {
+            if conditions[*at].implicit_success && !dead.contains_key(at) {
+                dead.insert(*at, Some(cause));
+                open.push(*at);
+            }
+        }
     }
     for (at, cause) in dead {
         let key = drafts[at].key;

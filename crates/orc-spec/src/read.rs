@@ -19,7 +19,7 @@ pub(crate) struct Fields<'a> {
     /// Keys that are not available yet, in file order; they were reported.
     pub(crate) later: Vec<&'static str>,
     /// Keys that the table does not have; they were reported.
-    unknown: Vec<&'a Name>,
+    unknown: Vec<&'a Entry>,
     table: &'static Table,
 }
 
@@ -39,11 +39,16 @@ impl<'a> Fields<'a> {
 
     /// The key is absent, and no unknown key was answered with it.
     pub(crate) fn lacks(&self, key: &str) -> bool {
-        let answers = |unknown: &&Name| match foreign_advice(&unknown.text, self.table) {
+        !self.entries.contains_key(key) && !self.later.contains(&key) && self.misspelt(key).is_none()
+    }
+
+    /// The value of an unknown key that was answered with this one.
+    pub(crate) fn misspelt(&self, key: &str) -> Option<&'a Node> {
+        let answers = |unknown: &&&Entry| match foreign_advice(&unknown.key.text, self.table) {
             Some(advice) => advice.contains(&format!("`{key}:")),
-            None => closest(&unknown.text, self.table.keys.iter().map(|key| key.name)) == Some(key),
+            None => closest(&unknown.key.text, self.table.keys.iter().map(|key| key.name)) == Some(key),
         };
-        !self.entries.contains_key(key) && !self.later.contains(&key) && !self.unknown.iter().any(answers)
+        self.unknown.iter().find(answers).map(|entry| &entry.value)
     }
 }
 
@@ -64,7 +69,7 @@ pub(crate) fn fields<'a>(node: &'a Node, table: &'static Table, report: &mut Rep
     let mut fields = Fields { entries: BTreeMap::new(), later: Vec::new(), unknown: Vec::new(), table };
     for entry in entries {
         let Some(key) = table.key(&entry.key.text) else {
-            fields.unknown.push(&entry.key);
+            fields.unknown.push(entry);
             unknown_key(&entry.key, table, report);
             continue;
         };

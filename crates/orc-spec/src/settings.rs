@@ -20,8 +20,35 @@ pub const DEFAULT_LOG_LIMIT: u64 = 64 * 1024 * 1024;
 pub const DEFAULT_CANCEL_GRACE: Millis = Millis::from_secs(10);
 /// Commands at the same time when nothing is said.
 pub const DEFAULT_SLOTS: u32 = 4;
-/// What programs need to find their tools and speak the user's language.
-pub const DEFAULT_PASS_ENV: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"];
+/// Variables of the host that every step sees, if they are set: what programs need to find their tools and speak the
+/// user's language. Everything else is dropped unless `pass_env` names it: a script must not find a token that somebody
+/// exported for something else.
+pub const ALWAYS_PASSED: [&str; 24] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "GOPATH",
+    "JAVA_HOME",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+];
 /// The variables that [`PartialSettings::from_variables`] reads, each with the key it sets.
 pub const VARIABLES: [(&str, &str); 4] = [
     ("ORC_SLOTS", "slots"),
@@ -85,7 +112,7 @@ pub struct Settings {
     pub slots: Setting<u32>,
     /// Time between asking a command to end and killing it.
     pub cancel_grace: Setting<Millis>,
-    /// Environment variables of the host that steps see, if they are set.
+    /// Environment variables of the host that steps see, if they are set, beside [`ALWAYS_PASSED`].
     pub pass_env: Setting<Vec<String>>,
     /// Bytes of output kept of one run.
     pub log_limit: Setting<u64>,
@@ -119,7 +146,7 @@ impl Settings {
         Self {
             slots: highest(layers, |layer| layer.slots.as_ref(), || DEFAULT_SLOTS),
             cancel_grace: highest(layers, |layer| layer.cancel_grace.as_ref(), || DEFAULT_CANCEL_GRACE),
-            pass_env: highest(layers, |layer| layer.pass_env.as_ref(), || DEFAULT_PASS_ENV.map(str::to_owned).to_vec()),
+            pass_env: highest(layers, |layer| layer.pass_env.as_ref(), Vec::new),
             log_limit: highest(layers, |layer| layer.log_limit.as_ref(), || DEFAULT_LOG_LIMIT),
         }
     }

@@ -154,7 +154,17 @@ struct Frame {
 
 enum Open {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, merged: Vec<Node>, key: Option<PendingKey> },
+    Map(OpenMap),
+}
+
+#[derive(Default)]
+struct OpenMap {
+    entries: Vec<Entry>,
+    /// The keys of `entries` and where they stand.
+    seen: BTreeMap<String, Span>,
+    /// Values of `<<`.
+    merged: Vec<Node>,
+    key: Option<PendingKey>,
 }
 
 enum PendingKey {
@@ -232,8 +242,7 @@ impl Builder {
                     self.open(Open::List(Vec::new()), span, anchor, tag.as_deref())?
                 }
                 Event::MappingStart(_, anchor, tag) => {
-                    let content = Open::Map { entries: Vec::new(), merged: Vec::new(), key: None };
-                    self.open(content, span, anchor, tag.as_deref())?;
+                    self.open(Open::Map(OpenMap::default()), span, anchor, tag.as_deref())?;
                 }
                 Event::SequenceEnd | Event::MappingEnd => self.close(span)?,
                 Event::Alias(anchor) => self.alias(anchor, span)?,
@@ -300,12 +309,12 @@ impl Builder {
                 let last = items.last().map(|node| node.span);
                 (Kind::List(items), last)
             }
-            Open::Map { mut entries, merged, .. } => {
-                for node in merged {
-                    self.merge(&mut entries, node);
+            Open::Map(mut map) => {
+                for node in std::mem::take(&mut map.merged) {
+                    self.merge(&mut map, node);
                 }
-                let last = entries.last().map(|entry| entry.value.span);
-                (Kind::Map(entries), last)
+                let last = map.entries.last().map(|entry| entry.value.span);
+                (Kind::Map(map.entries), last)
             }
         };
         // A block container ends without a character of its own; its last value is a better end than the next token.
@@ -317,18 +326,20 @@ impl Builder {
         self.finish_node(Node { span: end, kind }, frame.anchor)
     }
 
-    fn merge(&mut self, entries: &mut Vec<Entry>, from: Node) {
+    /// Keys of the map itself win over merged ones, and earlier merged ones over later.
+    fn merge(&mut self, map: &mut OpenMap, from: Node) {
         match from.kind {
             Kind::Map(merged) => {
                 for entry in merged {
-                    if !entries.iter().any(|own| own.key.text == entry.key.text) {
-                        entries.push(entry);
+                    if !map.seen.contains_key(&entry.key.text) {
+                        map.seen.insert(entry.key.text.clone(), entry.key.span);
+                        map.entries.push(entry);
                     }
                 }
             }
             Kind::List(maps) if maps.iter().all(|node| matches!(node.kind, Kind::Map(_) | Kind::Broken)) => {
                 for node in maps {
-                    self.merge(entries, node);
+                    self.merge(map, node);
                 }
             }
             Kind::Broken => {}
@@ -397,31 +408,14 @@ impl Builder {
         };
         match &mut frame.content {
             Open::List(items) => items.push(node),
-            Open::Map { entries, merged, key } => match key.take() {
-                Some(PendingKey::Name(name)) => entries.push(Entry { key: name, value: node }),
-                Some(PendingKey::Merge) => merged.push(node),
+            Open::Map(map) => match map.key.take() {
+                Some(PendingKey::Name(name)) => map.entries.push(Entry { key: name, value: node }),
+                Some(PendingKey::Merge) => map.merged.push(node),
                 Some(PendingKey::Refused) => {}
                 None => {
-                    let pending = match node.kind {
-                        Kind::Scalar(scalar) if scalar.plain && scalar.text == "<<" => Ok(PendingKey::Merge),
-                        Kind::Scalar(scalar) => {
-                            let name = Name { text: scalar.text, span: node.span };
-                            match entries.iter().find(|entry| entry.key.text == name.text) {
-                                Some(first) => Err(duplicate(&name, first.key.span)),
-                                None => Ok(PendingKey::Name(name)),
-                            }
-                        }
-                        Kind::Broken => Ok(PendingKey::Refused),
-                        Kind::List(_) | Kind::Map(_) => Err(Problem {
-                            code: Code::Yaml,
-                            span: node.span,
-                            message: "a key must be a word, not a list or a map".to_owned(),
-                            help: "an expression within `{ }` must be quoted: `\"${{ ... }}\"`".to_owned(),
-                            label: None,
-                        }),
-                    };
-                    *key = Some(pending.unwrap_or_else(|problem| {
-                        self.problems.push(problem);
+                    let pending = pending_key(map, node);
+                    map.key = Some(pending.unwrap_or_else(|problem| {
+                        self.problems.extend(problem);
                         PendingKey::Refused
                     }));
                 }
@@ -441,6 +435,29 @@ impl Builder {
                 diagnostic.label(span, text);
             }
         }
+    }
+}
+
+/// A node as the key of a map, or why it cannot be one; nothing when that was said already.
+fn pending_key(map: &mut OpenMap, node: Node) -> Result<PendingKey, Option<Problem>> {
+    match node.kind {
+        Kind::Scalar(scalar) if scalar.plain && scalar.text == "<<" => Ok(PendingKey::Merge),
+        Kind::Scalar(scalar) => {
+            let name = Name { text: scalar.text, span: node.span };
+            if let Some(first) = map.seen.get(&name.text) {
+                return Err(Some(duplicate(&name, *first)));
+            }
+            map.seen.insert(name.text.clone(), name.span);
+            Ok(PendingKey::Name(name))
+        }
+        Kind::Broken => Err(None),
+        Kind::List(_) | Kind::Map(_) => Err(Some(Problem {
+            code: Code::Yaml,
+            span: node.span,
+            message: "a key must be a word, not a list or a map".to_owned(),
+            help: "an expression within `{ }` must be quoted: `\"${{ ... }}\"`".to_owned(),
+            label: None,
+        })),
     }
 }
 

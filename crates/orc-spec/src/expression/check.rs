@@ -3,14 +3,14 @@
 //! It accepts what can work: a value whose type is not known before the flow runs fits everywhere and is checked when it
 //! is used. Each problem is told at its own place; what was reported counts as `Any` afterwards.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use orc_domain::expr::{BinaryOp, Expr, Function, Root, Segment, UnaryOp};
-use orc_domain::graph::InputKind;
 use orc_domain::suggest::closest;
 use orc_domain::value::Value;
 
 use super::parse::{Ast, AstKind, AstSegment, status_function};
+use super::types::Type;
 use crate::diagnostic::Code;
 use crate::source::Span;
 
@@ -21,77 +21,6 @@ const TICKET_FIELDS: &[&str] = &["key", "title", "body", "url", "repository", "l
 const STEP_FIELDS: &[&str] = &["outcome", "output", "error"];
 const FAN_OUT_FIELDS: &[&str] = &["outcome", "results", "error"];
 pub(crate) const ROOTS: &[&str] = &["inputs", "ticket", "event", "steps", "previous", "env", "flow", "matrix"];
-
-/// What is known of a value before the flow runs.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Type {
-    Any,
-    Null,
-    Bool,
-    Number,
-    Text,
-    /// Text that is one of some words.
-    Word(&'static [&'static str]),
-    List(Box<Type>),
-    Map,
-    /// `{outcome, output, error}` of an element of a fan-out.
-    ElementResult,
-}
-
-impl Type {
-    pub(crate) fn of_input(kind: InputKind) -> Self {
-        match kind {
-            InputKind::String => Self::Text,
-            InputKind::Number => Self::Number,
-            InputKind::Boolean => Self::Bool,
-            InputKind::List => Self::List(Box::new(Self::Any)),
-            InputKind::Map => Self::Map,
-        }
-    }
-
-    fn of_value(value: &Value) -> Self {
-        match value {
-            Value::Null => Self::Null,
-            Value::Bool(_) => Self::Bool,
-            Value::Int(_) | Value::Float(_) => Self::Number,
-            Value::Text(_) => Self::Text,
-            Value::List(_) => Self::List(Box::new(Self::Any)),
-            Value::Map(_) => Self::Map,
-        }
-    }
-
-    pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Any => "a value",
-            Self::Null => "null",
-            Self::Bool => "a boolean",
-            Self::Number => "a number",
-            Self::Text | Self::Word(_) => "text",
-            Self::List(_) => "a list",
-            Self::Map | Self::ElementResult => "a map",
-        }
-    }
-
-    const fn is_text(&self) -> bool {
-        matches!(self, Self::Any | Self::Text | Self::Word(_))
-    }
-
-    const fn is_number(&self) -> bool {
-        matches!(self, Self::Any | Self::Number)
-    }
-
-    pub(crate) const fn is_bool(&self) -> bool {
-        matches!(self, Self::Any | Self::Bool)
-    }
-
-    pub(crate) const fn is_list(&self) -> bool {
-        matches!(self, Self::Any | Self::List(_))
-    }
-
-    const fn is_map(&self) -> bool {
-        matches!(self, Self::Any | Self::Map | Self::ElementResult)
-    }
-}
 
 /// What an expression may name at its place.
 #[derive(Clone, Debug)]
@@ -129,12 +58,13 @@ pub(crate) struct Steps<'a> {
     /// The step that reads, `None` for none.
     pub(crate) reader: &'a str,
     pub(crate) known: &'a BTreeMap<String, StepFacts>,
-    /// Those that are finished when the reader starts.
-    pub(crate) finished: &'a BTreeSet<String>,
+    /// Which are finished when the reader starts, by position.
+    pub(crate) finished: &'a [bool],
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepFacts {
+    pub(crate) position: usize,
     pub(crate) fans_out: bool,
     pub(crate) never_runs: bool,
     /// Where its name stands.
@@ -486,7 +416,7 @@ impl<'a> Checker<'a> {
             self.error(Code::UnknownStep, span, format!("there is no step `{name}`")).help = help;
             return (Root::Steps, Type::Any, path.len());
         };
-        if !steps.finished.contains(name) {
+        if !steps.finished.get(facts.position).copied().unwrap_or(false) {
             self.not_finished(&steps, name, span);
         } else if facts.never_runs && matches!(path.get(1), Some(AstSegment::Member(field, _)) if field == "output") {
             let message = format!("`{name}` never runs, so it has no output");

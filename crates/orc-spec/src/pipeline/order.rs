@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use orc_domain::graph::PhaseKind;
+use orc_domain::suggest::closest;
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::step::Draft;
 use crate::diagnostic::{Code, Report};
 use crate::source::Span;
+use crate::yaml::Name;
 
 /// One need: the step, and where its name stands.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,8 @@ pub(super) struct Need {
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) needs: Vec<Vec<Need>>,
+    /// What misspelt names and keys were meant to say; it only spares complaints that follow from the slip.
+    meant: Vec<Vec<usize>>,
 }
 
 impl Order {
@@ -28,26 +32,26 @@ impl Order {
         let positions: BTreeMap<&str, usize> =
             drafts.iter().enumerate().map(|(at, draft)| (draft.key.text.as_str(), at)).collect();
         let needs = drafts.iter().map(|draft| resolve(draft, drafts, &positions, report)).collect();
-        let order = Self { needs };
+        let meant = drafts.iter().map(|draft| meant(draft, &positions)).collect();
+        let order = Self { needs, meant };
         order.report_cycles(drafts, report);
         order
     }
 
-    /// Every step that is finished when the step at `at` starts: what it needs, directly or not, and in `finally` the
-    /// whole main part.
-    pub(super) fn finished_before(&self, at: usize, drafts: &[Draft<'_>]) -> BTreeSet<String> {
-        let mut seen = BTreeSet::new();
-        let mut open: Vec<usize> = self.needs[at].iter().map(|need| need.step).collect();
+    /// Which steps are finished when the step at `at` starts, by position: what it needs, directly or not, and in
+    /// `finally` the whole main part. In a cycle a step comes before itself; that was reported.
+    pub(super) fn finished_before(&self, at: usize, drafts: &[Draft<'_>]) -> Vec<bool> {
+        let in_finally = drafts[at].phase == PhaseKind::Finally;
+        let mut finished: Vec<bool> = drafts.iter().map(|draft| in_finally && draft.phase == PhaseKind::Main).collect();
+        let before =
+            |step: usize| self.needs[step].iter().map(|need| need.step).chain(self.meant[step].iter().copied());
+        let mut open: Vec<usize> = before(at).collect();
         while let Some(next) = open.pop() {
-            if seen.insert(next) {
-                open.extend(self.needs[next].iter().map(|need| need.step));
+            if !std::mem::replace(&mut finished[next], true) {
+                open.extend(before(next));
             }
         }
-        if drafts[at].phase == PhaseKind::Finally {
-            seen.extend((0..drafts.len()).filter(|other| drafts[*other].phase == PhaseKind::Main));
-        }
-        // In a cycle a step comes before itself; that was reported.
-        seen.into_iter().map(|step| drafts[step].key.text.clone()).collect()
+        finished
     }
 
     fn report_cycles(&self, drafts: &[Draft<'_>], report: &mut Report) {
@@ -115,6 +119,13 @@ impl Order {
         }
         Vec::new()
     }
+}
+
+fn meant(draft: &Draft<'_>, positions: &BTreeMap<&str, usize>) -> Vec<usize> {
+    let unknown = draft.needs.iter().filter(|name| !positions.contains_key(name.text.as_str()));
+    let guess =
+        |name: &Name| closest(&name.text, positions.keys().copied()).and_then(|close| positions.get(close)).copied();
+    unknown.chain(&draft.meant_needs).filter_map(guess).collect()
 }
 
 fn resolve(

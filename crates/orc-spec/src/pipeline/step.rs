@@ -1,6 +1,6 @@
 //! One step: from its keys to a [`StepSpec`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use orc_domain::expr::{Expr, Template, TemplatePart};
 use orc_domain::graph::{
@@ -16,7 +16,6 @@ use crate::expression::{Checked, Item, Names, ROOTS, Reader, StepFacts, Steps, T
 use crate::keys;
 use crate::read::{self, Fields};
 use crate::shell::{self, RESERVED_PREFIX, Shell};
-use crate::source::Span;
 use crate::yaml::{Kind, Name, Node};
 
 /// Wait before the second attempt when `backoff:` is not written.
@@ -27,6 +26,8 @@ pub(super) struct Draft<'a> {
     pub(super) key: &'a Name,
     pub(super) phase: PhaseKind,
     pub(super) needs: Vec<Name>,
+    /// What stands under a misspelt `needs`; it only spares the reader complaints that follow from the slip.
+    pub(super) meant_needs: Vec<Name>,
     /// `None` when the step is not a map; that was reported.
     pub(super) fields: Option<Fields<'a>>,
     pub(super) worktree: Worktree,
@@ -72,8 +73,10 @@ impl<'a> Draft<'a> {
         let fields = read::fields(node, &keys::STEP, report);
         let field = |name| fields.as_ref().and_then(|fields| fields.get(name));
         let needs = field("needs").map(|node| read::names(node, "`needs`", report)).unwrap_or_default();
+        let misspelt = fields.as_ref().and_then(|fields| fields.misspelt("needs"));
+        let meant_needs = misspelt.map(|node| read::names(node, "`needs`", &mut Report::new(""))).unwrap_or_default();
         let worktree = worktree(fields.as_ref(), report);
-        let draft = Self { key, phase, needs, fields, worktree };
+        let draft = Self { key, phase, needs, meant_needs, fields, worktree };
         draft.check_kind(report);
         draft
     }
@@ -116,7 +119,7 @@ impl<'a> Draft<'a> {
     }
 
     /// `if:`, with a condition of its own or the default one.
-    pub(super) fn condition(&self, shared: &Shared<'_>, finished: &BTreeSet<String>, report: &mut Report) -> Condition {
+    pub(super) fn condition(&self, shared: &Shared<'_>, finished: &[bool], report: &mut Report) -> Condition {
         let mut names = self.names("`if`", shared, finished);
         names.status = true;
         let reader = Reader { source: shared.source, names: &names };
@@ -125,7 +128,7 @@ impl<'a> Draft<'a> {
         Condition { implicit_success, expr }
     }
 
-    fn names<'n>(&'n self, place: &'static str, shared: &'n Shared<'_>, finished: &'n BTreeSet<String>) -> Names<'n> {
+    fn names<'n>(&'n self, place: &'static str, shared: &'n Shared<'_>, finished: &'n [bool]) -> Names<'n> {
         Names {
             place,
             inputs: &shared.inputs,
@@ -144,7 +147,7 @@ impl<'a> Draft<'a> {
         condition: Condition,
         needs: &[Need],
         shared: &Shared<'_>,
-        finished: &BTreeSet<String>,
+        finished: &[bool],
         report: &mut Report,
     ) -> Option<StepSpec> {
         let (foreach, list) = self.foreach(shared, finished, report).unzip();
@@ -224,12 +227,7 @@ impl<'a> Draft<'a> {
     }
 
     /// `foreach:` and its companions.
-    fn foreach(
-        &self,
-        shared: &Shared<'_>,
-        finished: &BTreeSet<String>,
-        report: &mut Report,
-    ) -> Option<(ForEach, Checked)> {
+    fn foreach(&self, shared: &Shared<'_>, finished: &[bool], report: &mut Report) -> Option<(ForEach, Checked)> {
         let fields = self.fields.as_ref()?;
         let Some(node) = fields.get("foreach") else {
             for name in ["as", "limit", "fail_fast"] {
@@ -262,7 +260,7 @@ impl<'a> Draft<'a> {
         &self,
         item: Option<Item<'_>>,
         shared: &'n Shared<'a>,
-        finished: &BTreeSet<String>,
+        finished: &[bool],
         report: &mut Report,
     ) -> (BTreeMap<String, Template>, BTreeMap<&'n str, Taint>)
     where
@@ -427,10 +425,4 @@ fn check_variable(name: &Name, report: &mut Report) -> bool {
 pub(crate) fn is_variable(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// Where a step's name stands, and what is known of it before anything is compiled.
-pub(super) fn facts(draft: &Draft<'_>) -> (String, StepFacts) {
-    let place: Span = draft.key.span;
-    (draft.key.text.clone(), StepFacts { fans_out: draft.fans_out(), never_runs: false, place })
 }

@@ -160,6 +160,14 @@ pub(super) fn report_syntax(text: &str, at: usize, kind: &ErrorKind, report: &mu
             "a `:` makes no sense here".to_owned(),
             "a value that contains `: ` must be quoted, and a map begins on a line of its own",
         ),
+        ErrorKind::ExpectedFlowMappingSeparator => (
+            "a `,` or `}` is missing here, or the value before must be quoted".to_owned(),
+            "within `{ }` and `[ ]`, text with one of `,` `[` `]` `{` `}` or `: ` in it must be quoted",
+        ),
+        ErrorKind::ExpectedFlowSequenceSeparator => (
+            "a `,` or `]` is missing here, or the value before must be quoted".to_owned(),
+            "within `{ }` and `[ ]`, text with one of `,` `[` `]` `{` `}` or `: ` in it must be quoted",
+        ),
         ErrorKind::UnclosedFlowCollection { open } => {
             (format!("a `{open}` is never closed"), "close it, or quote the value if it is text")
         }
