@@ -137,21 +137,21 @@ pub struct Label {
 impl Diagnostic {
     /// Adds what to do.
     pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
-        self.help = Some(help.into());
+        self.help = Some(printable(help.into()));
         self
     }
 
     /// Adds `did you mean` when there is a close name.
     pub(crate) fn did_you_mean<'a>(&mut self, word: &str, known: impl IntoIterator<Item = &'a str>) -> &mut Self {
         if let Some(close) = orc_domain::suggest::closest(word, known) {
-            self.help = Some(format!("did you mean `{close}`?"));
+            self.help(format!("did you mean `{close}`?"));
         }
         self
     }
 
     /// Adds a further place.
     pub(crate) fn label(&mut self, span: Span, text: impl Into<String>) -> &mut Self {
-        self.labels.push(Label { span, text: text.into() });
+        self.labels.push(Label { span, text: printable(text.into()) });
         self
     }
 
@@ -238,6 +238,7 @@ impl Report {
 
     fn push(&mut self, code: Code, severity: Severity, span: Span, message: String) -> &mut Diagnostic {
         let file = self.file.clone();
+        let message = printable(message);
         self.found.push(Diagnostic { code, severity, file, span, message, labels: Vec::new(), help: None });
         let last = self.found.len() - 1;
         &mut self.found[last]
@@ -262,3 +263,11 @@ impl Report {
         self.found
     }
 }
+
+/// Messages repeat pieces of files; a terminal gets none of their control characters.
+fn printable(text: String) -> String {
+    if text.contains(char::is_control) { text.replace(char::is_control, "\u{fffd}") } else { text }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 
 use Shape::{
     Bool, Condition, Count, Duration, Env, EnvNames, Later, List, NameOrNames, Named, Script, Shell, Size,
-    Table as Sub, Text, Value, Words,
+    Table as Sub, Text, Value, Words, Worktree,
 };
 
 /// What a key takes.
@@ -23,6 +23,8 @@ pub enum Shape {
     Size,
     /// One of some words.
     Words(&'static [&'static str]),
+    /// `in_place`; [`WORKTREES`] has the words that are not available yet.
+    Worktree,
     /// A name, or a list of names.
     NameOrNames,
     /// An expression that gives true or false, with or without `${{ }}`.
@@ -125,7 +127,7 @@ pub static PIPELINE: Table = Table {
         key("inputs", Named(&INPUT), "Values that are given when it starts."),
         key("env", Env, "Environment variables of all steps."),
         key("defaults", Sub(&DEFAULTS), "What steps use that do not say otherwise."),
-        key("worktree", Words(WORKTREES), "Where steps work: `in_place` is the user's own checkout, without a copy."),
+        key("worktree", Worktree, "Where steps work: `in_place` is the user's own checkout, without a copy."),
         key("steps", Named(&STEP), "The steps, by name."),
         key("finally", Named(&STEP), "Steps that run when all others are over, whatever the outcome."),
         key("concurrency", Later, "How many flows of this pipeline may run at once."),
@@ -227,7 +229,7 @@ pub static STEP: Table = Table {
         key("timeout", Duration, "Longest time of one attempt."),
         key("continue_on_fail", Bool, "Its failure does not fail the flow, and steps that need it go on."),
         key("idempotent", Bool, "`false`: an attempt that was lost in flight is not repeated without a person."),
-        key("worktree", Words(WORKTREES), "Where it works, instead of the pipeline's."),
+        key("worktree", Worktree, "Where it works, instead of the pipeline's."),
         key("agent", Later, "Runs an agent."),
         key("prompt", Later, "What the agent is asked."),
         key("orchestrate", Later, "A lead agent plans and workers carry out."),

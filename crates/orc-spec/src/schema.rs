@@ -70,8 +70,7 @@ fn shape(shape: Shape) -> Value {
         Shape::Size => json!({
             "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": SIZE_PATTERN }],
         }),
-        // The others are names of what is not available yet.
-        Shape::Words(words) if std::ptr::eq(words, keys::WORKTREES) => json!({ "enum": [words[0]] }),
+        Shape::Worktree => json!({ "enum": ["in_place"] }),
         Shape::Words(words) => json!({ "enum": words }),
         Shape::NameOrNames => json!({
             "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }],

@@ -230,6 +230,12 @@ impl Builder {
                 }
                 Event::Scalar(value, style, anchor, tag) => {
                     let plain = style == ScalarStyle::Plain;
+                    let span = if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) {
+                        // The library counts blank lines and the next line's indentation to a block.
+                        Span::new(span.start, span.start + text[span.range()].trim_end().len())
+                    } else {
+                        span
+                    };
                     last_plain = plain.then_some(span);
                     // The library writes `~` for a value that is not there.
                     let value = if plain && span.start == span.end { String::new() } else { value.into_owned() };

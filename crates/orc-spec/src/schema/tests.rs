@@ -1,1 +1,46 @@
+use super::*;
 
+fn properties(schema: &Value) -> Vec<&str> {
+    schema["properties"].as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn sorted(table: &'static Table) -> Vec<&'static str> {
+    let mut names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn the_schema_has_exactly_the_keys_of_the_tables() {
+    let schema = pipeline_schema();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(properties(&schema), sorted(&keys::PIPELINE));
+    let steps = &schema["properties"]["steps"]["additionalProperties"];
+    assert_eq!(properties(steps), sorted(&keys::STEP));
+    assert_eq!(properties(&steps["properties"]["retry"]), sorted(&keys::RETRY));
+    assert_eq!(properties(&settings_schema()), sorted(&keys::SETTINGS));
+    assert_eq!(schema["required"], json!(["steps"]));
+    assert_eq!(schema["additionalProperties"], false);
+    let agent = &steps["properties"]["agent"];
+    assert_eq!(agent["not"], json!({}));
+    assert!(agent["description"].as_str().unwrap().ends_with("Not available yet."));
+    assert_eq!(schema["properties"]["worktree"]["enum"], json!(["in_place"]));
+}
+
+#[test]
+fn tables_have_no_key_twice_and_document_every_key() {
+    for (place, table) in keys::tables() {
+        let mut names = sorted(table);
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count, "{place}");
+        for key in table.keys {
+            assert!(key.doc.ends_with('.') && key.doc.len() > 10, "{place}: {}", key.name);
+            let advised = table.foreign.iter().any(|(foreign, _)| *foreign == key.name);
+            assert!(!advised, "{place}: {} is a key and a word of others", key.name);
+        }
+        assert!(table.required.iter().all(|name| table.key(name).is_some()), "{place}");
+    }
+    let kinds = keys::STEP_KINDS.iter().all(|kind| keys::STEP.key(kind).is_some());
+    assert!(kinds, "every kind of step is a key");
+}

@@ -1,1 +1,112 @@
+use super::*;
 
+fn workspace(text: &str) -> (PartialSettings, Vec<String>) {
+    let file = SourceFile::new("orchestrator.yaml", text);
+    let (settings, told) = PartialSettings::parse(&file, FileKind::Workspace);
+    let told = told.iter().map(|problem| {
+        let at = file.position(problem.span.start);
+        format!("{}:{} {}; {}", at.line, at.column, problem.message, problem.help.as_deref().unwrap_or_default())
+    });
+    (settings, told.collect())
+}
+
+#[test]
+fn a_file_says_what_it_says_and_where() {
+    let (settings, told) =
+        workspace("# ours\nslots: 8\ncancel_grace: 5s\npass_env: [PATH, CARGO_HOME]\nlog_limit: 64MiB\n");
+    assert_eq!(told, [""; 0]);
+    let settings = Settings::resolve(&[settings]);
+    let at = |line| Origin::Workspace("orchestrator.yaml".to_owned(), line);
+    assert_eq!(settings.slots, Setting { value: 8, origin: at(2) });
+    assert_eq!(settings.cancel_grace, Setting { value: Millis::from_secs(5), origin: at(3) });
+    assert_eq!(settings.pass_env.value, ["PATH", "CARGO_HOME"]);
+    assert_eq!(settings.log_limit, Setting { value: 64 * 1024 * 1024, origin: at(5) });
+    assert_eq!(settings.slots.origin.to_string(), "orchestrator.yaml:2");
+}
+
+#[test]
+fn the_highest_origin_wins_whatever_the_order_of_layers() {
+    let file = |kind, name: &str, text: &str| PartialSettings::parse(&SourceFile::new(name, text), kind).0;
+    let mut flags = PartialSettings::default();
+    flags.set_from_flag("cancel_grace", "3s").unwrap();
+    flags.set_from_flag("slots", "3").unwrap();
+    let variables = PartialSettings::from_variables(|name| match name {
+        "ORC_SLOTS" | "ORC_CANCEL_GRACE" => None,
+        "ORC_LOG_LIMIT" => Some("1 kB".to_owned()),
+        _ => Some("A,B C".to_owned()),
+    });
+    let mut layers = vec![
+        file(FileKind::Managed, "/etc/orchestrator/settings.yaml", "slots: 2"),
+        flags,
+        variables.unwrap(),
+        file(FileKind::Workspace, "orchestrator.yaml", "slots: 9\ncancel_grace: 9s\nlog_limit: 9"),
+    ];
+    for _ in 0..layers.len() {
+        layers.rotate_left(1);
+        let settings = Settings::resolve(&layers);
+        let rows = settings.rows().map(|(key, value, origin)| format!("{key} {value} {origin}"));
+        let wanted = [
+            "slots 2 /etc/orchestrator/settings.yaml:1",
+            "cancel_grace 3s command line",
+            "pass_env A B C environment ORC_PASS_ENV",
+            "log_limit 1000 bytes environment ORC_LOG_LIMIT",
+        ];
+        assert_eq!(rows, wanted);
+    }
+    let defaults = Settings::resolve(&[]);
+    assert_eq!(defaults.slots, Setting { value: DEFAULT_SLOTS, origin: Origin::Default });
+    assert!(defaults.rows().iter().all(|(_, _, origin)| origin.to_string() == "default"));
+}
+
+#[test]
+fn mistakes_are_told_all_at_once() {
+    let text = "slotz: 3\nslots: 0\ncancel_grace: 10\npass_env: PATH\nlog_limit: 64 megs\npeople: {}\nslots: 2\n";
+    let wanted = [
+        "1:1 the settings has no key `slotz`; did you mean `slots`?",
+        "2:8 `slots` needs a whole number from 1 to 10000, not 0; ",
+        "3:15 `cancel_grace` needs a length of time such as `30s` or `1h30m`, not `10`; add the unit: `10s` or `10m`",
+        "4:11 `pass_env` needs a list of names, not `PATH`; ",
+        "5:12 `log_limit` needs a number of bytes such as `64MiB` or `1_000_000`, not `64 megs`; the units are B, kB, MB, GB, KiB, MiB and GiB",
+        "6:1 `people` is not available yet; ",
+        "7:1 the key `slots` stands here a second time; keep one of them; which one YAML readers use differs",
+    ];
+    assert_eq!(workspace(text).1, wanted);
+    let (_, told) = workspace("pass_env: [A=1, 'x y']\n");
+    assert!(told[0].contains("only the name"), "{told:?}");
+    assert_eq!(told.len(), 2);
+}
+
+#[test]
+fn keys_of_later_versions_are_refused() {
+    for key in keys::SETTINGS.keys.iter().filter(|key| !key.is_available()) {
+        let (settings, told) = workspace(&format!("{}: {{ x: 1 }}\n", key.name));
+        assert_eq!(told, [format!("1:1 `{}` is not available yet; ", key.name)]);
+        assert_eq!(settings, PartialSettings::default());
+    }
+}
+
+#[test]
+fn an_empty_file_says_nothing() {
+    for text in ["", "\n", "# slots: 3\n"] {
+        assert_eq!(workspace(text), (PartialSettings::default(), Vec::new()));
+    }
+}
+
+#[test]
+fn variables_and_flags_that_cannot_be_read_are_errors() {
+    let errors = PartialSettings::from_variables(|_| Some("-1".to_owned())).unwrap_err();
+    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(told[0], "ORC_SLOTS: `-1` is not a whole number from 1 to 10000");
+    assert_eq!(told.len(), 4);
+    let mut flags = PartialSettings::default();
+    let error = flags.set_from_flag("log_limit", "0").unwrap_err();
+    assert_eq!(error.to_string(), "--log-limit: `0` is not a number of bytes such as `64MiB`");
+    assert!(flags.set_from_flag("slotz", "1").is_err());
+}
+
+#[test]
+fn every_variable_sets_a_key_that_exists() {
+    for (variable, key) in VARIABLES {
+        assert!(keys::SETTINGS.key(key).is_some_and(keys::Key::is_available), "{variable}");
+    }
+}

@@ -59,12 +59,10 @@ impl Repairs {
         }
         let rest = &self.text[at..];
         let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
-        let Some(close) = line.find("}}") else {
+        let Some(length) = end_of_value(line) else {
             return false;
         };
-        let after = close + 2;
-        let more = line[after..].find([',', '}', ']']).unwrap_or(line.len() - after);
-        let end = at + after + line[after..after + more].trim_end().len();
+        let end = at + length;
         let span = Span::new(plain.start, end);
         let written = self.text[span.range()].to_owned();
         let quoted =
@@ -135,6 +133,20 @@ impl Repairs {
         let filler = format!("'{}'", "x".repeat(span.end - span.start - 2));
         self.text.replace_range(span.range(), &filler);
         self.broken.push(span);
+    }
+}
+
+/// Bytes of a flow value that begins within an expression: up to what ends the value outside of expressions.
+fn end_of_value(line: &str) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += line[at..].find("}}")? + 2;
+        let rest = &line[at..];
+        let end = rest.find([',', '}', ']']).unwrap_or(rest.len());
+        match rest.find("${{") {
+            Some(next) if next < end => at += next,
+            _ => return Some(at + rest[..end].trim_end().len()),
+        }
     }
 }
 
