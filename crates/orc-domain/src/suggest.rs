@@ -30,9 +30,8 @@ fn distance(from: &str, to: &str, limit: usize) -> Option<usize> {
     for (row, left) in from.iter().enumerate() {
         let mut current = vec![row + 1];
         for (column, right) in to.iter().enumerate() {
-            let mut best = (last[column] + usize::from(left != right))
-                .min(last[column + 1] + 1)
-                .min(current[column] + 1);
+            let mut best =
+                (last[column] + usize::from(left != right)).min(last[column + 1] + 1).min(current[column] + 1);
             if row > 0 && column > 0 && *left == to[column - 1] && from[row - 1] == *right {
                 best = best.min(before_last[column - 1] + 1);
             }

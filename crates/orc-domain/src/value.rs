@@ -435,6 +435,14 @@ mod tests {
         }
     }
 
+    /// Without exact reading of floats this one comes back as its neighbour.
+    #[test]
+    fn a_float_survives_storage_to_its_last_bit() {
+        let number = Value::Float(Finite::new(-6.568_695_189_784_567e143).unwrap());
+        let stored = serde_json::to_string(&number).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&stored).unwrap(), number);
+    }
+
     #[test]
     fn a_mark_of_another_version_is_an_error() {
         for stored in

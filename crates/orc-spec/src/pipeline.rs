@@ -16,7 +16,7 @@ use orc_domain::graph::{Condition, PhaseKind, Pipeline};
 pub use self::inputs::{InputError, RawInput, check_inputs};
 use self::order::Order;
 pub(crate) use self::step::is_variable;
-use self::step::{Draft, PartialRetry, Shared, Worktree};
+use self::step::{Draft, PartialRetry, Shared, Turn, Worktree};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::expression::{Names, Reader, StepFacts, Taint, Type, is_never};
 use crate::keys;
@@ -81,7 +81,8 @@ fn read_pipeline(file: &SourceFile, root: &Node, report: &mut Report) -> Option<
         .enumerate()
         .map(|(at, (draft, condition))| {
             let finished = order.finished_before(at, &drafts);
-            draft.compile(condition, &order.needs[at], &shared, &finished, report)
+            let turn = Turn { condition, needs: &order.needs[at], finished: &finished };
+            draft.compile(turn, &shared, report)
         })
         .collect();
     let steps = compiled.into_iter().collect::<Option<Vec<_>>>()?;

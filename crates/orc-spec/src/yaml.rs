@@ -164,6 +164,8 @@ struct OpenMap {
     seen: BTreeMap<String, Span>,
     /// Values of `<<`.
     merged: Vec<Node>,
+    /// A `<<` failed, so nothing may be concluded from what is absent.
+    incomplete: bool,
     key: Option<PendingKey>,
 }
 
@@ -320,7 +322,7 @@ impl Builder {
                     self.merge(&mut map, node);
                 }
                 let last = map.entries.last().map(|entry| entry.value.span);
-                (Kind::Map(map.entries), last)
+                (if map.incomplete { Kind::Broken } else { Kind::Map(map.entries) }, last)
             }
         };
         // A block container ends without a character of its own; its last value is a better end than the next token.
@@ -348,13 +350,16 @@ impl Builder {
                     self.merge(map, node);
                 }
             }
-            Kind::Broken => {}
-            Kind::List(_) | Kind::Scalar(_) => self.problem(
-                Code::Yaml,
-                from.span,
-                "`<<` merges a map or a list of maps".to_owned(),
-                "write `<<: *name`, where `&name` marks a map",
-            ),
+            Kind::Broken => map.incomplete = true,
+            Kind::List(_) | Kind::Scalar(_) => {
+                map.incomplete = true;
+                self.problem(
+                    Code::Yaml,
+                    from.span,
+                    "`<<` merges a map or a list of maps".to_owned(),
+                    "write `<<: *name`, where `&name` marks a map",
+                );
+            }
         }
     }
 

@@ -153,8 +153,7 @@ fn height_is_bounded_and_what_is_allowed_survives_storage() {
         assert!(serde_json::from_str::<serde_json::Value>(&wrapped).is_ok(), "{text}");
         assert_eq!(serde_json::from_str::<Expr>(&stored).unwrap(), expr(&text));
     }
-    for text in
-        [chain(100_000), nested(50_000), calls(50_000), "!".repeat(100_000), "(".repeat(100_000), "-".repeat(100)]
+    for text in [chain(10_000), nested(10_000), calls(10_000), "!".repeat(10_000), "(".repeat(10_000), "-".repeat(100)]
     {
         let told = checked(&text).unwrap_err();
         assert!(told[0].contains("more than 32 levels deep"), "{told:?}");

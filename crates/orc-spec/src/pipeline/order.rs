@@ -1,6 +1,7 @@
 //! Who waits for whom: names of `needs:` to steps, cycles by name, and what is finished when a step starts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use orc_domain::graph::PhaseKind;
 use orc_domain::suggest::closest;
@@ -97,7 +98,7 @@ impl Order {
         };
         // Breadth first from the first step back to it: the shortest cycle through it.
         let mut came_from: BTreeMap<usize, (usize, Need)> = BTreeMap::new();
-        let mut open = std::collections::VecDeque::from([start]);
+        let mut open = VecDeque::from([start]);
         while let Some(at) = open.pop_front() {
             for need in self.needs[at].iter().filter(|need| members.contains(&need.step)) {
                 if need.step == start {
@@ -111,8 +112,8 @@ impl Order {
                     cycle.extend(tail.into_iter().rev());
                     return cycle;
                 }
-                if !came_from.contains_key(&need.step) {
-                    came_from.insert(need.step, (at, *need));
+                if let Entry::Vacant(unseen) = came_from.entry(need.step) {
+                    unseen.insert((at, *need));
                     open.push_back(need.step);
                 }
             }

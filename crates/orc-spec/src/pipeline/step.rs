@@ -50,6 +50,14 @@ pub(super) struct PartialRetry {
     max_backoff: Option<Millis>,
 }
 
+/// When a step has its turn.
+pub(super) struct Turn<'a> {
+    pub(super) condition: Condition,
+    pub(super) needs: &'a [Need],
+    /// Which steps are finished by then, by position.
+    pub(super) finished: &'a [bool],
+}
+
 /// What all steps share.
 pub(super) struct Shared<'a> {
     pub(super) source: &'a str,
@@ -142,14 +150,8 @@ impl<'a> Draft<'a> {
     }
 
     /// The compiled step; `None` when something of it is missing, which was reported.
-    pub(super) fn compile(
-        &self,
-        condition: Condition,
-        needs: &[Need],
-        shared: &Shared<'_>,
-        finished: &[bool],
-        report: &mut Report,
-    ) -> Option<StepSpec> {
+    pub(super) fn compile(&self, turn: Turn<'_>, shared: &Shared<'_>, report: &mut Report) -> Option<StepSpec> {
+        let Turn { condition, needs, finished } = turn;
         let (foreach, list) = self.foreach(shared, finished, report).unzip();
         let item = foreach.as_ref().zip(list.as_ref()).map(|(foreach, list): (&ForEach, &Checked)| Item {
             name: foreach.binding.as_str(),
