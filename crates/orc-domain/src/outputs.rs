@@ -12,7 +12,8 @@
 //!
 //! Blank lines are skipped, a carriage return before the newline is dropped, and a later line replaces an earlier one of
 //! the same key, so that a script may refine what it said. Anything else is an error with its line: a value that is lost
-//! quietly would be missed only by the step that needs it.
+//! quietly would be missed only by the step that needs it. Text that somebody else wrote needs a delimiter that he cannot
+//! guess: whoever knows it can end the text and write keys of his own.
 
 use std::collections::BTreeMap;
 
@@ -85,11 +86,7 @@ pub fn parse_outputs(bytes: &[u8]) -> Result<Value, OutputError> {
         let value = match rest {
             Rest::Value(value) => Value::parse_output(value),
             Rest::Delimiter(delimiter) => {
-                let missing = || OutputError::Unterminated {
-                    line,
-                    key: key.to_owned(),
-                    delimiter: excerpt(delimiter),
-                };
+                let missing = || OutputError::Unterminated { line, key: key.to_owned(), delimiter: excerpt(delimiter) };
                 Value::text(parse_block(&mut lines, delimiter)?.ok_or_else(missing)?)
             }
         };
@@ -115,23 +112,14 @@ fn split_key(line: usize, text: &str) -> Result<(&str, Rest<'_>), OutputError> {
         (Some((key, value)), _) => (key, Rest::Value(value)),
         (None, Some((key, delimiter))) => (key, Rest::Delimiter(delimiter.trim())),
         (None, None) => {
-            return Err(OutputError::Form {
-                line,
-                text: excerpt(text),
-            });
+            return Err(OutputError::Form { line, text: excerpt(text) });
         }
     };
     if !is_key(key) {
-        return Err(OutputError::Key {
-            line,
-            key: excerpt(key),
-        });
+        return Err(OutputError::Key { line, key: excerpt(key) });
     }
     if matches!(rest, Rest::Delimiter("")) {
-        return Err(OutputError::Delimiter {
-            line,
-            key: excerpt(key),
-        });
+        return Err(OutputError::Delimiter { line, key: excerpt(key) });
     }
     Ok((key, rest))
 }
@@ -162,9 +150,7 @@ fn numbered_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Result<&str, Out
 
 fn is_key(key: &str) -> bool {
     key.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && key
-            .chars()
-            .all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '-')
+        && key.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '-')
 }
 
 fn excerpt(text: &str) -> String {
@@ -188,10 +174,7 @@ mod tests {
             (b"", "{}"),
             (b"\n\r\n  \n", "{}"),
             (b"a=1\nb=true\nc=null\nd=-2.5", r#"{"a":1,"b":true,"c":null,"d":-2.5}"#),
-            (
-                b"list=[1,\"x\"]\nmap={\"k\":[]}\n",
-                r#"{"list":[1,"x"],"map":{"k":[]}}"#,
-            ),
+            (b"list=[1,\"x\"]\nmap={\"k\":[]}\n", r#"{"list":[1,"x"],"map":{"k":[]}}"#),
             (b"quoted=\"1.10\"\n", r#"{"quoted":"1.10"}"#),
             (b"title=Fix the door \n", r#"{"title":"Fix the door "}"#),
             (b"empty=\n", r#"{"empty":""}"#),
@@ -208,28 +191,15 @@ mod tests {
             (b"n<< END\nENDING\nEND\n", r#"{"n":"ENDING"}"#),
         ];
         for (file, wanted) in cases {
-            assert_eq!(
-                parse_outputs(file),
-                outputs(wanted),
-                "{}",
-                String::from_utf8_lossy(file)
-            );
+            assert_eq!(parse_outputs(file), outputs(wanted), "{}", String::from_utf8_lossy(file));
         }
     }
 
     #[test]
     fn versions_and_ids_are_never_rounded() {
-        for text in [
-            "1.10",
-            "00123",
-            "18446744073709551616",
-            "1e5",
-            "+1",
-            "0x10",
-            "-0",
-            "1.0000000000000000001",
-            "1e999",
-        ] {
+        for text in
+            ["1.10", "00123", "18446744073709551616", "1e5", "+1", "0x10", "-0", "1.0000000000000000001", "1e999"]
+        {
             let wanted = Value::Map(BTreeMap::from([("v".to_owned(), Value::text(text))]));
             assert_eq!(parse_outputs(format!("v={text}\n").as_bytes()), Ok(wanted), "{text}");
         }
@@ -239,14 +209,8 @@ mod tests {
 
     #[test]
     fn output_files_that_are_wrong() {
-        let form = |line, text: &str| OutputError::Form {
-            line,
-            text: text.to_owned(),
-        };
-        let key = |line, key: &str| OutputError::Key {
-            line,
-            key: key.to_owned(),
-        };
+        let form = |line, text: &str| OutputError::Form { line, text: text.to_owned() };
+        let key = |line, key: &str| OutputError::Key { line, key: key.to_owned() };
         let cases: &[(&[u8], OutputError)] = &[
             (b"a=1\nno sign\n", form(2, "no sign")),
             (b"=1\n", key(1, "")),
@@ -257,29 +221,14 @@ mod tests {
             (b"\xc3\xa4=1\n", key(1, "\u{e4}")),
             (b"a=1\nb=\xff\n", OutputError::Encoding { line: 2 }),
             (b"b<<END\n\xff\nEND\n", OutputError::Encoding { line: 2 }),
-            (
-                b"a<<\nx\n",
-                OutputError::Delimiter {
-                    line: 1,
-                    key: "a".to_owned(),
-                },
-            ),
+            (b"a<<\nx\n", OutputError::Delimiter { line: 1, key: "a".to_owned() }),
             (
                 b"a=1\nb<<END\nx\n END\n",
-                OutputError::Unterminated {
-                    line: 2,
-                    key: "b".to_owned(),
-                    delimiter: "END".to_owned(),
-                },
+                OutputError::Unterminated { line: 2, key: "b".to_owned(), delimiter: "END".to_owned() },
             ),
         ];
         for (file, wanted) in cases {
-            assert_eq!(
-                parse_outputs(file),
-                Err(wanted.clone()),
-                "{}",
-                String::from_utf8_lossy(file)
-            );
+            assert_eq!(parse_outputs(file), Err(wanted.clone()), "{}", String::from_utf8_lossy(file));
         }
         let long = parse_outputs("x".repeat(10_000).as_bytes()).unwrap_err().to_string();
         assert!(long.len() < 200, "{long}");

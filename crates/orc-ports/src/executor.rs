@@ -37,7 +37,7 @@ pub struct Launch {
 /// Bounds of one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of output kept in the log; what comes after is counted and dropped, but for the last lines.
+    /// Bytes that the log may reach; output beyond them is counted and dropped, but for the last lines.
     pub log_bytes: u64,
     /// Bytes of `$ORC_OUTPUT` that are read.
     pub output_bytes: u64,

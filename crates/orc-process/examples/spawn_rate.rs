@@ -23,9 +23,7 @@ struct SystemClock;
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "an example has no clock of its own to take")]
     fn now(&self) -> Timestamp {
-        let since = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
@@ -45,10 +43,7 @@ fn launch(directory: &std::path::Path) -> Launch {
         log: files.with_extension("jsonl"),
         output: files.with_extension("out"),
         temp: files,
-        limits: Limits {
-            log_bytes: 1 << 24,
-            output_bytes: 1 << 20,
-        },
+        limits: Limits { log_bytes: 1 << 24, output_bytes: 1 << 20 },
     }
 }
 
@@ -70,10 +65,7 @@ async fn run_executor(count: usize, directory: &std::path::Path) -> anyhow::Resu
     Ok(took)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the figure to compare with is made without the executor"
-)]
+#[expect(clippy::disallowed_methods, reason = "the figure to compare with is made without the executor")]
 fn run_xargs(count: usize) -> anyhow::Result<Duration> {
     let begin = tokio::time::Instant::now();
     let mut xargs = std::process::Command::new("xargs")
@@ -88,11 +80,7 @@ fn run_xargs(count: usize) -> anyhow::Result<Duration> {
     Ok(begin.elapsed())
 }
 
-#[expect(
-    clippy::print_stdout,
-    clippy::float_arithmetic,
-    reason = "an example that prints figures"
-)]
+#[expect(clippy::print_stdout, clippy::float_arithmetic, reason = "an example that prints figures")]
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());

@@ -20,7 +20,7 @@ use orc_domain::ids::RunId;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use crate::proc::{self, Seen};
+use crate::proc::{self, Nonce, Seen};
 
 /// The first process of a run; its number is the number of its group.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,17 @@ struct Leader {
 struct Orphan {
     start_ticks: u64,
     group: i32,
-    owner: Option<RunId>,
+    owner: Owner,
+}
+
+/// Whose an orphan is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Run(RunId),
+    /// Nothing tells.
+    Unknown,
+    /// It is in the middle of `exec`; its environment will tell.
+    Unsettled,
 }
 
 /// A process that is to be ended.
@@ -65,25 +75,12 @@ impl Family {
     pub(crate) fn new(instance: String, arrivals: File) -> Self {
         let own_group = rustix::process::getpgrp().as_raw_pid();
         let (leaders, orphans, marks) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self {
-            instance,
-            own_group,
-            arrivals,
-            leaders,
-            orphans,
-            marks,
-        }
+        Self { instance, own_group, arrivals, leaders, orphans, marks }
     }
 
     /// A run begins.
     pub(crate) fn insert(&mut self, run: RunId, leader: Seen) {
-        self.leaders.insert(
-            run,
-            Leader {
-                seen: leader,
-                ended: false,
-            },
-        );
+        self.leaders.insert(run, Leader { seen: leader, ended: false });
     }
 
     /// The leader is reaped: what is still attributed to the run must go.
@@ -108,16 +105,13 @@ impl Family {
         };
         let mut escaped = Vec::new();
         let mut roots = vec![leader.pid];
-        for (pid, orphan) in self.orphans.iter().filter(|(_, orphan)| orphan.owner == Some(run)) {
+        for (pid, orphan) in self.orphans.iter().filter(|(_, orphan)| orphan.owner == Owner::Run(run)) {
             roots.push(*pid);
             escaped.push(Target::of(*pid, orphan));
         }
         for (seen, stat) in roots.into_iter().flat_map(proc::descendants) {
             self.marks.insert(seen, run);
-            escaped.push(Target {
-                seen,
-                group: stat.group,
-            });
+            escaped.push(Target { seen, group: stat.group });
         }
         escaped.retain(|target| target.group != leader.pid);
         escaped
@@ -131,9 +125,8 @@ impl Family {
             Vec::new()
         });
         for pid in listed {
-            if !self.orphans.contains_key(&pid)
-                && let Some(orphan) = self.look_at(pid)
-            {
+            let is_known = self.orphans.get(&pid).is_some_and(|orphan| orphan.owner != Owner::Unsettled);
+            if !is_known && let Some(orphan) = self.look_at(pid) {
                 self.orphans.insert(pid, orphan);
             }
         }
@@ -143,28 +136,25 @@ impl Family {
     /// `None` for what is none of our business: a child that another part of the program started.
     fn look_at(&self, pid: i32) -> Option<Orphan> {
         let stat = proc::stat(pid).ok()?;
-        let seen = Seen {
-            pid,
-            start_ticks: stat.start_ticks,
-        };
-        let in_group = || {
-            self.leaders
-                .iter()
-                .find(|(_, leader)| leader.seen.pid == stat.group)
-                .map(|(run, _)| *run)
-        };
+        let seen = Seen { pid, start_ticks: stat.start_ticks };
+        let in_group = || self.leaders.iter().find(|(_, leader)| leader.seen.pid == stat.group).map(|(run, _)| *run);
         let marked = || self.marks.get(&seen).copied();
-        let named = || {
-            let nonce = proc::nonce(pid).ok()?;
-            nonce.run.filter(|_| nonce.instance.as_ref() == Some(&self.instance))
+        let owner = match in_group().or_else(marked) {
+            Some(run) => Owner::Run(run),
+            None => self.named_owner(pid),
         };
-        let owner = in_group().or_else(marked).or_else(named);
-        let ours = owner.is_some() || stat.group != self.own_group;
-        ours.then_some(Orphan {
-            start_ticks: stat.start_ticks,
-            group: stat.group,
-            owner,
-        })
+        let is_ours = owner != Owner::Unknown || stat.group != self.own_group;
+        is_ours.then_some(Orphan { start_ticks: stat.start_ticks, group: stat.group, owner })
+    }
+
+    fn named_owner(&self, pid: i32) -> Owner {
+        match proc::nonce(pid) {
+            Ok(None) => Owner::Unsettled,
+            Ok(Some(Nonce { instance: Some(instance), run: Some(run) })) if instance == self.instance => {
+                Owner::Run(run)
+            }
+            Ok(Some(_)) | Err(_) => Owner::Unknown,
+        }
     }
 
     /// Reaps orphans that have ended; returns whether there were any.
@@ -180,10 +170,10 @@ impl Family {
         let mut strays = Vec::new();
         let live = || self.leaders.values().filter(|leader| !leader.ended);
         for (pid, orphan) in &mut self.orphans {
-            if orphan.owner.is_none() && live().all(|leader| leader.seen.start_ticks > orphan.start_ticks) {
-                orphan.owner = Some(run);
+            if orphan.owner == Owner::Unknown && live().all(|leader| leader.seen.start_ticks > orphan.start_ticks) {
+                orphan.owner = Owner::Run(run);
             }
-            if orphan.owner == Some(run) {
+            if orphan.owner == Owner::Run(run) {
                 strays.push(Target::of(*pid, orphan));
             }
         }
@@ -193,14 +183,17 @@ impl Family {
         strays
     }
 
+    /// Whether some orphan may still turn out to be anybody's.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.orphans.values().any(|orphan| orphan.owner == Owner::Unsettled)
+    }
+
     /// Orphans whose run has been reported, or that appeared when no run could have started them.
     fn late(&self) -> impl Iterator<Item = Pid> {
         let owned = |orphan: &Orphan| match orphan.owner {
-            Some(run) => self.leaders.contains_key(&run),
-            None => self
-                .leaders
-                .values()
-                .any(|leader| leader.seen.start_ticks <= orphan.start_ticks),
+            Owner::Run(run) => self.leaders.contains_key(&run),
+            Owner::Unsettled => true,
+            Owner::Unknown => self.leaders.values().any(|leader| leader.seen.start_ticks <= orphan.start_ticks),
         };
         let late = self.orphans.iter().filter(move |(_, orphan)| !owned(orphan));
         late.filter_map(|(pid, _)| Pid::from_raw(*pid))
@@ -214,13 +207,8 @@ impl Family {
             if orphan.group == group {
                 members.push(Target::of(*pid, orphan));
             }
-            let below = proc::descendants(*pid)
-                .into_iter()
-                .filter(|(_, stat)| stat.group == group && !stat.ended);
-            members.extend(below.map(|(seen, stat)| Target {
-                seen,
-                group: stat.group,
-            }));
+            let below = proc::descendants(*pid).into_iter().filter(|(_, stat)| stat.group == group && !stat.ended);
+            members.extend(below.map(|(seen, stat)| Target { seen, group: stat.group }));
         }
         members
     }
@@ -238,13 +226,7 @@ impl Family {
 
 impl Target {
     const fn of(pid: i32, orphan: &Orphan) -> Self {
-        Self {
-            seen: Seen {
-                pid,
-                start_ticks: orphan.start_ticks,
-            },
-            group: orphan.group,
-        }
+        Self { seen: Seen { pid, start_ticks: orphan.start_ticks }, group: orphan.group }
     }
 }
 

@@ -36,25 +36,13 @@ pub(crate) fn prepare(launch: &Launch) -> Result<File, StartError> {
         let file = file.to_owned();
         move |source| exhausted(source).unwrap_or_else(|source| StartError::File { file, source })
     };
-    let log = with_parents(&launch.log, |path| {
-        File::options()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)
-    });
+    let log =
+        with_parents(&launch.log, |path| File::options().read(true).append(true).create(true).mode(0o600).open(path));
     let log = log.map_err(failed(&launch.log))?;
     // A link would let whoever made it choose the file that is emptied.
     let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
     with_parents(&launch.output, |path| {
-        File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(nofollow)
-            .open(path)
+        File::options().write(true).create(true).truncate(true).mode(0o600).custom_flags(nofollow).open(path)
     })
     .map_err(failed(&launch.output))?;
     match DirBuilder::new().recursive(true).mode(0o700).create(&launch.temp) {
@@ -76,9 +64,7 @@ fn with_parents(path: &Path, open: impl Fn(&Path) -> io::Result<File>) -> io::Re
 /// Starts the process; must be called on the executor's own thread, inside its event loop.
 pub(crate) fn spawn(launch: &Launch, instance: &str) -> Result<Started, StartError> {
     let path = find_program(launch)?;
-    let mut child = build_command(launch, &path, instance)
-        .spawn()
-        .map_err(|source| explain(launch, &path, source))?;
+    let mut child = build_command(launch, &path, instance).spawn().map_err(|source| explain(launch, &path, source))?;
     adopt(&mut child).map_err(|source| {
         abandon(&child);
         StartError::Exhausted { source }
@@ -116,10 +102,7 @@ fn adopt(child: &mut Child) -> io::Result<Started> {
     let stderr = child.stderr.take().ok_or(Errno::BADF)?.into();
     Ok(Started {
         pid,
-        seen: Seen {
-            pid: number,
-            start_ticks,
-        },
+        seen: Seen { pid: number, start_ticks },
         handle: proc::watch(handle)?,
         stdout: pipe(stdout)?,
         stderr: pipe(stderr)?,
@@ -145,10 +128,7 @@ fn abandon(child: &Child) {
 fn find_program(launch: &Launch) -> Result<PathBuf, StartError> {
     let program = launch.argv.first().cloned().unwrap_or_default();
     let refuse = |kind: ErrorKind, why: &str| {
-        Err(StartError::Program {
-            program: program.clone(),
-            source: io::Error::new(kind, why),
-        })
+        Err(StartError::Program { program: program.clone(), source: io::Error::new(kind, why) })
     };
     if program.is_empty() {
         return refuse(ErrorKind::InvalidInput, "no program is named");
@@ -157,10 +137,7 @@ fn find_program(launch: &Launch) -> Result<PathBuf, StartError> {
         return Ok(launch.directory.join(&program));
     }
     let Some(path) = launch.env.get("PATH") else {
-        return refuse(
-            ErrorKind::NotFound,
-            "it is not a path, and its environment has no PATH to look it up in",
-        );
+        return refuse(ErrorKind::NotFound, "it is not a path, and its environment has no PATH to look it up in");
     };
     let mut closed = false;
     for directory in path.split(':') {
@@ -185,23 +162,14 @@ fn explain(launch: &Launch, path: &Path, source: io::Error) -> StartError {
     };
     let directory = &launch.directory;
     if let Err(source) = rustix::fs::access(directory.join("."), rustix::fs::Access::EXEC_OK) {
-        return StartError::Directory {
-            directory: directory.clone(),
-            source: source.into(),
-        };
+        return StartError::Directory { directory: directory.clone(), source: source.into() };
     }
     let source = if source.kind() == ErrorKind::NotFound && path.exists() {
-        io::Error::new(
-            ErrorKind::NotFound,
-            "the interpreter named in its first line does not exist",
-        )
+        io::Error::new(ErrorKind::NotFound, "the interpreter named in its first line does not exist")
     } else {
         source
     };
-    StartError::Program {
-        program: launch.argv.first().cloned().unwrap_or_default(),
-        source,
-    }
+    StartError::Program { program: launch.argv.first().cloned().unwrap_or_default(), source }
 }
 
 /// `Ok` when the machine has run out of processes, memory or descriptors; else the error again.

@@ -111,24 +111,15 @@ impl ProcessExecutor {
         // Unbounded, because `stop` may not wait; what arrives is bounded by the runs that the caller admits.
         let (commands, inbox) = mpsc::unbounded_channel();
         let (ready, made) = std::sync::mpsc::sync_channel(1);
-        let settings = Settings {
-            instance,
-            clock,
-            reports,
-        };
+        let settings = Settings { instance, clock, reports };
         let thread = std::thread::Builder::new()
             .name("processes".to_owned())
             .spawn(move || supervisor::run(settings, inbox, &ready))
             .map_err(|source| SetupError::Thread { source })?;
         match made.recv() {
-            Ok(Ok(())) => Ok(Self {
-                commands,
-                thread: Mutex::new(Some(thread)),
-            }),
+            Ok(Ok(())) => Ok(Self { commands, thread: Mutex::new(Some(thread)) }),
             Ok(Err(error)) => Err(error),
-            Err(ended) => Err(SetupError::Thread {
-                source: io::Error::other(ended),
-            }),
+            Err(ended) => Err(SetupError::Thread { source: io::Error::other(ended) }),
         }
     }
 
@@ -152,10 +143,7 @@ impl Executor for ProcessExecutor {
     fn start(&self, launch: Launch) -> BoxFuture<'_, Result<Process, StartError>> {
         let (reply, answer) = oneshot::channel();
         // Sent before the future is polled, so that a `stop` that is called next arrives after it.
-        let sent = self.commands.send(Command::Start {
-            launch: Box::new(launch),
-            reply,
-        });
+        let sent = self.commands.send(Command::Start { launch: Box::new(launch), reply });
         async move {
             sent.map_err(|_| StartError::Closed)?;
             answer.await.map_err(|_| StartError::Closed)?
@@ -172,9 +160,7 @@ impl Executor for ProcessExecutor {
         let (reply, answer) = oneshot::channel();
         let sent = self.commands.send(Command::Reap { dead, reply });
         async move {
-            let closed = |_| ReapError::Processes {
-                source: io::Error::other(StartError::Closed),
-            };
+            let closed = |_| ReapError::Processes { source: io::Error::other(StartError::Closed) };
             sent.map_err(|_| closed(()))?;
             answer.await.map_err(|_| closed(()))?
         }

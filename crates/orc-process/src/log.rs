@@ -36,15 +36,7 @@ impl RunLog {
     /// line is ended if a crash tore it, and the count of lines goes on.
     pub(crate) fn new(file: File, path: PathBuf, limit: u64) -> std::io::Result<Self> {
         let length = file.metadata()?.len();
-        let mut log = Self {
-            file,
-            path,
-            limit,
-            seq: 0,
-            length,
-            pending: Vec::new(),
-            error: None,
-        };
+        let mut log = Self { file, path, limit, seq: 0, length, pending: Vec::new(), error: None };
         if length > 0 {
             log.go_on()?;
         }
@@ -53,14 +45,11 @@ impl RunLog {
 
     fn go_on(&mut self) -> std::io::Result<()> {
         // Appending writes at the end wherever reading stands.
-        self.file
-            .seek(SeekFrom::Start(self.length.saturating_sub(8 * MAX_LINE_BYTES as u64)))?;
+        self.file.seek(SeekFrom::Start(self.length.saturating_sub(8 * MAX_LINE_BYTES as u64)))?;
         let mut end = Vec::new();
         self.file.read_to_end(&mut end)?;
         let mut lines = end.split(|byte| *byte == b'\n').rev();
-        self.seq = lines
-            .find_map(|line| serde_json::from_slice::<LogLine>(line).ok())
-            .map_or(0, |line| line.seq);
+        self.seq = lines.find_map(|line| serde_json::from_slice::<LogLine>(line).ok()).map_or(0, |line| line.seq);
         if !end.ends_with(b"\n") {
             self.pending.push(b'\n');
             self.length += 1;
@@ -70,10 +59,7 @@ impl RunLog {
 
     /// A line of ours; written at once and whatever the limit.
     pub(crate) fn note(&mut self, at: Timestamp, text: impl Into<String>) {
-        self.append(LogLine {
-            text: Some(text.into()),
-            ..empty_line(at, LogKind::Note)
-        });
+        self.append(LogLine { text: Some(text.into()), ..empty_line(at, LogKind::Note) });
         self.flush();
     }
 
@@ -88,19 +74,10 @@ impl RunLog {
     }
 
     fn output(&mut self, at: Timestamp, kind: LogKind, piece: &[u8], part: bool) {
-        let line = LogLine {
-            part,
-            ..empty_line(at, kind)
-        };
+        let line = LogLine { part, ..empty_line(at, kind) };
         self.append(match std::str::from_utf8(piece) {
-            Ok(text) => LogLine {
-                text: Some(text.to_owned()),
-                ..line
-            },
-            Err(_) => LogLine {
-                bytes: Some(base64(piece)),
-                ..line
-            },
+            Ok(text) => LogLine { text: Some(text.to_owned()), ..line },
+            Err(_) => LogLine { bytes: Some(base64(piece)), ..line },
         });
     }
 
@@ -140,21 +117,12 @@ impl RunLog {
     }
 
     fn fail(&mut self, error: &std::io::Error) {
-        self.error
-            .get_or_insert_with(|| format!("cannot append to `{}`: {error}", self.path.display()));
+        self.error.get_or_insert_with(|| format!("cannot append to `{}`: {error}", self.path.display()));
     }
 }
 
 const fn empty_line(at: Timestamp, kind: LogKind) -> LogLine {
-    LogLine {
-        v: LOG_VERSION,
-        seq: 0,
-        at,
-        kind,
-        text: None,
-        bytes: None,
-        part: false,
-    }
+    LogLine { v: LOG_VERSION, seq: 0, at, kind, text: None, bytes: None, part: false }
 }
 
 /// One stream of output on its way into the log.
@@ -179,13 +147,7 @@ struct Tail {
 
 impl Stream {
     pub(crate) const fn new(kind: LogKind) -> Self {
-        Self {
-            kind,
-            line: Vec::new(),
-            begun: false,
-            last: Vec::new(),
-            tail: None,
-        }
+        Self { kind, line: Vec::new(), begun: false, last: Vec::new(), tail: None }
     }
 
     /// Takes what was read, in any pieces.
@@ -208,18 +170,8 @@ impl Stream {
         if let Some(tail) = self.tail.take() {
             let (kept, dropped) = tail.into_kept();
             if dropped > 0 {
-                let name = if self.kind == LogKind::Stderr {
-                    "error output"
-                } else {
-                    "output"
-                };
-                log.note(
-                    at,
-                    format!(
-                        "{dropped} bytes of {name} dropped: the log may hold {} bytes",
-                        log.limit
-                    ),
-                );
+                let name = if self.kind == LogKind::Stderr { "error output" } else { "output" };
+                log.note(at, format!("{dropped} bytes of {name} dropped: the log may hold {} bytes", log.limit));
                 self.begun = false;
             }
             let mut rest = kept.as_slice();
@@ -273,8 +225,7 @@ impl Stream {
             let piece = piece.trim_ascii_start();
             self.last.clear();
             // Four bytes are the longest character.
-            self.last
-                .extend_from_slice(&piece[..piece.len().min(4 * LAST_LINE_CHARS)]);
+            self.last.extend_from_slice(&piece[..piece.len().min(4 * LAST_LINE_CHARS)]);
         }
         self.begun = part;
         log.output(at, self.kind, piece, part);
@@ -290,8 +241,7 @@ impl Tail {
             let surplus = self.bytes.len() + bytes.len() - TAIL_BYTES;
             self.bytes.drain(..surplus.min(self.bytes.len()));
         }
-        self.bytes
-            .extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
+        self.bytes.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
     }
 
     /// What is written after all, from the beginning of a line where there is one, and how much is not.
@@ -326,11 +276,7 @@ fn base64(bytes: &[u8]) -> String {
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for digit in 0..4 {
             let index = (bits >> (18 - 6 * digit)) & 63;
-            text.push(if digit <= group.len() {
-                char::from(ALPHABET[index as usize])
-            } else {
-                '='
-            });
+            text.push(if digit <= group.len() { char::from(ALPHABET[index as usize]) } else { '=' });
         }
     }
     text
@@ -352,19 +298,13 @@ mod tests {
 
     fn fixture() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
-        Fixture {
-            path: directory.path().join("log"),
-            _directory: directory,
-        }
+        Fixture { path: directory.path().join("log"), _directory: directory }
     }
 
     fn lines(path: &std::path::Path) -> Vec<LogLine> {
         let text = std::fs::read_to_string(path).unwrap();
         let lines: Vec<LogLine> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert!(
-            lines.iter().zip(1..).all(|(line, seq)| line.seq == seq),
-            "lines are counted from 1"
-        );
+        assert!(lines.iter().zip(1..).all(|(line, seq)| line.seq == seq), "lines are counted from 1");
         lines
     }
 
@@ -383,14 +323,7 @@ mod tests {
         stream.finish(&mut log, at());
         assert_eq!(log.into_error(), None);
         let lines = lines(&fixture.path).into_iter();
-        lines
-            .map(|line| {
-                (
-                    line.text.unwrap_or_else(|| format!("b:{}", line.bytes.unwrap())),
-                    line.part,
-                )
-            })
-            .collect()
+        lines.map(|line| (line.text.unwrap_or_else(|| format!("b:{}", line.bytes.unwrap())), line.part)).collect()
     }
 
     #[test]
@@ -412,16 +345,10 @@ mod tests {
     fn lines_whatever_the_pieces() {
         let whole = |text: &str| (text.to_owned(), false);
         assert_eq!(written(&[b"one\ntwo\n"]), [whole("one"), whole("two")]);
-        assert_eq!(
-            written(&[b"o", b"ne", b"\n", b"\n", b"two\r\n"]),
-            [whole("one"), whole(""), whole("two\r")]
-        );
+        assert_eq!(written(&[b"o", b"ne", b"\n", b"\n", b"two\r\n"]), [whole("one"), whole(""), whole("two\r")]);
         assert_eq!(written(&[b"\xc3", b"\xa4\n"]), [whole("\u{e4}")]);
         assert_eq!(written(&[b"one\ntw", b"o"]), [whole("one"), ("two".to_owned(), true)]);
-        assert_eq!(
-            written(&[b"a\n\xff\xfe\xfd\nb\n"]),
-            [whole("a"), whole("b://79"), whole("b")]
-        );
+        assert_eq!(written(&[b"a\n\xff\xfe\xfd\nb\n"]), [whole("a"), whole("b://79"), whole("b")]);
         assert!(written(&[]).is_empty());
     }
 
@@ -429,21 +356,12 @@ mod tests {
     fn a_long_line_is_cut_between_characters() {
         let exact = "x".repeat(MAX_LINE_BYTES);
         assert_eq!(written(&[exact.as_bytes(), b"\n"]), [(exact.clone(), false)]);
-        assert_eq!(
-            written(&[exact.as_bytes(), b"y\n"]),
-            [(exact.clone(), true), ("y".to_owned(), false)]
-        );
+        assert_eq!(written(&[exact.as_bytes(), b"y\n"]), [(exact.clone(), true), ("y".to_owned(), false)]);
 
         let wide = format!("x{}", "\u{e4}".repeat(MAX_LINE_BYTES));
         let cut = written(&[wide.as_bytes(), b"\nz\n"]);
-        assert!(
-            cut.iter()
-                .all(|(text, _)| text.len() <= MAX_LINE_BYTES && !text.starts_with("b:"))
-        );
-        assert_eq!(
-            cut.iter().map(|(_, part)| *part).collect::<Vec<_>>(),
-            [true, true, false, false]
-        );
+        assert!(cut.iter().all(|(text, _)| text.len() <= MAX_LINE_BYTES && !text.starts_with("b:")));
+        assert_eq!(cut.iter().map(|(_, part)| *part).collect::<Vec<_>>(), [true, true, false, false]);
         assert_eq!(cut[..3].iter().map(|(text, _)| text.as_str()).collect::<String>(), wide);
     }
 
@@ -475,10 +393,7 @@ mod tests {
         let wanted = format!("{} bytes of output dropped: the log may hold 4096 bytes", total - kept);
         assert_eq!(lines[note].text.as_deref(), Some(wanted.as_str()));
         assert_eq!(lines[0].text.as_deref(), Some("line 0"));
-        assert!(
-            lines[note + 1].text.as_ref().unwrap().starts_with("line "),
-            "the end begins with a whole line"
-        );
+        assert!(lines[note + 1].text.as_ref().unwrap().starts_with("line "), "the end begins with a whole line");
         assert_eq!(
             lines.iter().filter(|line| line.kind == LogKind::Note).count(),
             1,
@@ -527,10 +442,7 @@ mod tests {
         assert_eq!(log.into_error(), None);
         let text = std::fs::read_to_string(&fixture.path).unwrap();
         let last: LogLine = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        assert_eq!(
-            (text.lines().count(), last.seq, last.text.as_deref()),
-            (4, 3, Some("three"))
-        );
+        assert_eq!((text.lines().count(), last.seq, last.text.as_deref()), (4, 3, Some("three")));
     }
 
     #[test]
@@ -548,9 +460,6 @@ mod tests {
         stream.finish(&mut log, at());
         assert_eq!(stream.last_line().as_deref(), Some("the end"));
         let error = log.into_error().unwrap();
-        assert!(
-            error.contains("/dev/full") && error.contains("No space left"),
-            "{error}"
-        );
+        assert!(error.contains("/dev/full") && error.contains("No space left"), "{error}");
     }
 }

@@ -9,6 +9,10 @@ use orc_domain::ids::RunId;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+/// Bits of field 9 (`include/linux/sched.h`): on its way out, and thread of the kernel. Neither will have an environment.
+const PF_EXITING: u64 = 0x4;
+const PF_KTHREAD: u64 = 0x0020_0000;
+
 /// What `/proc/PID/stat` tells (proc(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
@@ -18,6 +22,9 @@ pub(crate) struct Stat {
     pub(crate) parent: i32,
     /// Process group.
     pub(crate) group: i32,
+    /// Length of its environment; `None` while it has none but will: in the middle of `exec`. Only right for processes
+    /// that we may look into.
+    pub(crate) environ: Option<u64>,
     /// Field 22: clock ticks since boot at which it started; with the number it names a process for good.
     pub(crate) start_ticks: u64,
 }
@@ -60,31 +67,35 @@ pub(crate) fn stat(pid: i32) -> io::Result<Stat> {
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(&text[close + 1..]).ok()?;
-    let mut fields = fields.split_ascii_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    let group = fields.next()?.parse().ok()?;
-    // State is field 3 and group is field 5; 22 is sixteen after 6.
-    let start_ticks = fields.nth(16)?.parse().ok()?;
-    Some(Stat {
-        ended: matches!(state, "Z" | "X" | "x"),
-        parent,
-        group,
-        start_ticks,
-    })
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    // The first of them is field 3.
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let pid = |field: usize| fields.get(field - 3)?.parse::<i32>().ok();
+    let ended = matches!(*fields.first()?, "Z" | "X" | "x");
+    let is_without = ended || number(9)? & (PF_EXITING | PF_KTHREAD) != 0;
+    // Fields 50 and 51 are where the environment begins and ends.
+    let environ = match number(51)? {
+        _ if is_without => Some(0),
+        0 => None,
+        end => Some(end.saturating_sub(number(50)?)),
+    };
+    Some(Stat { ended, parent: pid(4)?, group: pid(5)?, environ, start_ticks: number(22)? })
 }
 
-/// The environment that the process was started with; empty for one that has ended or that cleared it.
-pub(crate) fn nonce(pid: i32) -> io::Result<Nonce> {
-    Ok(parse_nonce(&fs::read(format!("/proc/{pid}/environ"))?))
+/// The environment that the process was started with: nothing for one that has ended or that cleared it, `None` when it
+/// cannot be told now. An `exec` in between makes any environment read as empty, so emptiness needs a second witness.
+pub(crate) fn nonce(pid: i32) -> io::Result<Option<Nonce>> {
+    let environ = fs::read(format!("/proc/{pid}/environ"))?;
+    if environ.is_empty() {
+        return Ok((stat(pid)?.environ == Some(0)).then(Nonce::default));
+    }
+    Ok(Some(parse_nonce(&environ)))
 }
 
 fn parse_nonce(environ: &[u8]) -> Nonce {
     let mut nonce = Nonce::default();
     for variable in environ.split(|byte| *byte == 0) {
-        let Ok(variable) = std::str::from_utf8(variable) else {
-            continue;
-        };
+        let Ok(variable) = std::str::from_utf8(variable) else { continue };
         if let Some(instance) = variable.strip_prefix("ORC_INSTANCE=") {
             nonce.instance = Some(instance.to_owned());
         } else if let Some(run) = variable.strip_prefix("ORC_RUN_ID=") {
@@ -123,9 +134,7 @@ pub(crate) fn read_children(file: &File) -> io::Result<Vec<i32>> {
 
 fn parse_children(text: &[u8]) -> Vec<i32> {
     let text = String::from_utf8_lossy(text);
-    text.split_ascii_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .collect()
+    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Everything below a process, itself not included. Whoever ends meanwhile may be missing, with what it started.
@@ -140,10 +149,7 @@ pub(crate) fn descendants(pid: i32) -> Vec<(Seen, Stat)> {
             let file = children_file(parent, &thread.file_name().to_string_lossy());
             for pid in fs::read(file).map_or_else(|_| Vec::new(), |text| parse_children(&text)) {
                 let Ok(stat) = stat(pid) else { continue };
-                let seen = Seen {
-                    pid,
-                    start_ticks: stat.start_ticks,
-                };
+                let seen = Seen { pid, start_ticks: stat.start_ticks };
                 if !found.iter().any(|(known, _)| *known == seen) {
                     found.push((seen, stat));
                     parents.push(pid);
@@ -160,19 +166,24 @@ mod tests {
 
     #[test]
     fn a_program_name_cannot_forge_its_fields() {
-        let line = b"77 (x) R 1 1 (a b)) S 41 76 75 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2 3 4\n";
-        let wanted = Stat {
-            ended: false,
-            parent: 41,
-            group: 76,
-            start_ticks: 987_654,
+        let line = |state: &str, flags: u64, environ: [u64; 2]| {
+            let (middle, [begin, end]) = ("0 ".repeat(27), environ);
+            format!(
+                "77 (x) R 1 1 (a b)) {state} 41 76 75 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 1 0 987654 {middle}{begin} {end} 0\n"
+            )
         };
-        assert_eq!(parse_stat(line), Some(wanted));
-        let zombie = b"77 (sh) Z 41 76 75 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 5 0 0\n";
-        assert_eq!(
-            parse_stat(zombie).map(|stat| (stat.ended, stat.start_ticks)),
-            Some((true, 5))
-        );
+        let plain = Stat { ended: false, parent: 41, group: 76, environ: Some(0), start_ticks: 987_654 };
+        let cases = [
+            (line("S", 0x0040_0000, [700, 900]), Stat { environ: Some(200), ..plain }),
+            (line("S", 0x0040_0000, [700, 700]), plain),
+            (line("R", 0x0040_0000, [0, 0]), Stat { environ: None, ..plain }),
+            (line("R", 0x0040_0004, [0, 0]), plain),
+            (line("I", 0x0020_8040, [0, 0]), plain),
+            (line("Z", 0, [0, 0]), Stat { ended: true, ..plain }),
+        ];
+        for (line, wanted) in cases {
+            assert_eq!(parse_stat(line.as_bytes()), Some(wanted), "{line}");
+        }
         assert_eq!(parse_stat(b"77 (sh) S 41"), None);
         assert_eq!(parse_stat(b""), None);
     }
@@ -181,10 +192,7 @@ mod tests {
     fn only_whole_variables_are_marks() {
         let run = "run_01h455vb4pex5vsknk084sn02q";
         let environ = format!("A=ORC_INSTANCE=inst_no\0ORC_INSTANCE=inst_1\0\u{e4}=\u{e4}\0ORC_RUN_ID={run}\0");
-        let wanted = Nonce {
-            instance: Some("inst_1".to_owned()),
-            run: run.parse().ok(),
-        };
+        let wanted = Nonce { instance: Some("inst_1".to_owned()), run: run.parse().ok() };
         assert_eq!(parse_nonce(environ.as_bytes()), wanted);
         let broken = b"X=\xff\0ORC_RUN_ID=nothing\0".as_slice();
         assert_eq!(parse_nonce(broken), Nonce::default());
@@ -194,7 +202,7 @@ mod tests {
     fn we_are_in_the_table() {
         let pid = i32::try_from(std::process::id()).unwrap();
         let own = stat(pid).unwrap();
-        assert!(!own.ended && own.start_ticks > 0);
+        assert!(!own.ended && own.start_ticks > 0 && own.environ > Some(0), "{own:?}");
         assert!(all().unwrap().contains(&pid));
     }
 }

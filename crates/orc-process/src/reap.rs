@@ -15,11 +15,16 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 
-use crate::proc;
+use crate::proc::{self, Nonce};
 use crate::supervisor::Shared;
 
 /// How long all of it may take to go. KILL needs milliseconds; a process that is stuck in the kernel needs a person.
 const PATIENCE: Millis = Millis::from_secs(10);
+
+/// How long to wait before looking again at a process in the middle of `exec`.
+const LOOK_AGAIN: Millis = Millis::from_millis(1);
+/// How often: on a busy machine somebody is always in the middle of `exec`.
+const MOST_LOOKS: u32 = 200;
 
 /// A process that was killed and is not gone yet.
 struct Dying {
@@ -28,58 +33,66 @@ struct Dying {
     handle: AsyncFd<std::os::fd::OwnedFd>,
 }
 
+/// What one look at the table of processes found.
+#[derive(Default)]
+struct Found {
+    dying: Vec<Dying>,
+    /// Something was in the middle of `exec`, or there were more than there are descriptors.
+    is_partial: bool,
+}
+
+/// What was ended, by run.
+type Ended = BTreeMap<(InstanceId, RunId), BTreeSet<i32>>;
+
 /// See [`orc_ports::executor::Executor::reap`]. Our own instance is left alone even when it is named.
 pub(crate) async fn reap(dead: &[InstanceId], shared: &Shared) -> Result<Vec<Reaped>, ReapError> {
-    let dead: BTreeMap<String, InstanceId> = dead
-        .iter()
-        .filter(|instance| **instance != shared.instance)
-        .map(|dead| (dead.to_string(), *dead))
-        .collect();
-    let mut ended: BTreeMap<(InstanceId, RunId), BTreeSet<i32>> = BTreeMap::new();
+    let others = dead.iter().filter(|instance| **instance != shared.instance);
+    let dead: BTreeMap<String, InstanceId> = others.map(|instance| (instance.to_string(), *instance)).collect();
+    let mut ended = Ended::new();
     let mut patience = shared.clock.sleep(PATIENCE);
+    let mut looks = 0;
     // Again until nothing is found: what was killed may have started something while we looked.
     loop {
-        let dying = kill_marked(&dead, &mut ended)?;
-        if dying.is_empty() {
+        let found = kill_marked(&dead, &mut ended)?;
+        if !found.dying.is_empty() {
+            patience = wait_for(&found.dying, patience).await?;
+        } else if found.is_partial && looks < MOST_LOOKS {
+            looks += 1;
+            shared.clock.sleep(LOOK_AGAIN).await;
+        } else {
             break;
         }
-        patience = wait_for(&dying, patience).await?;
     }
     let groups = ended.into_iter();
-    Ok(groups
-        .map(|((instance, run), pids)| Reaped {
-            run,
-            instance,
-            pids: pids.into_iter().collect(),
-        })
-        .collect())
+    Ok(groups.map(|((instance, run), pids)| Reaped { run, instance, pids: pids.into_iter().collect() }).collect())
 }
 
 /// Kills what is found, or as much of it as there are descriptors for.
-fn kill_marked(
-    dead: &BTreeMap<String, InstanceId>,
-    ended: &mut BTreeMap<(InstanceId, RunId), BTreeSet<i32>>,
-) -> Result<Vec<Dying>, ReapError> {
+fn kill_marked(dead: &BTreeMap<String, InstanceId>, ended: &mut Ended) -> Result<Found, ReapError> {
     let failed = |source| ReapError::Processes { source };
-    // What we may not read is not ours, or has ended.
-    let owner = |pid| {
-        let nonce = proc::nonce(pid).ok()?;
+    // What we may not read is not ours, or has ended; whoever carries a mark keeps it over `exec`.
+    let owner = |nonce: Option<Nonce>| {
+        let nonce = nonce?;
         Some((*dead.get(&nonce.instance?)?, nonce.run))
     };
     let spared = lineage();
-    let mut dying: Vec<Dying> = Vec::new();
+    let mut found = Found::default();
     for pid in proc::all().map_err(failed)?.into_iter().filter_map(Pid::from_raw) {
         let number = pid.as_raw_pid();
-        if spared.contains(&number) || owner(number).is_none() {
+        let Ok(nonce) = proc::nonce(number) else { continue };
+        found.is_partial |= nonce.is_none();
+        if spared.contains(&number) || owner(nonce).is_none() {
             continue;
         }
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) => handle,
             Err(Errno::SRCH) => continue,
-            Err(Errno::MFILE | Errno::NFILE) if !dying.is_empty() => break,
+            Err(Errno::MFILE | Errno::NFILE) if !found.dying.is_empty() => break,
             Err(error) => return Err(failed(error.into())),
         };
-        let Some((instance, run)) = owner(number) else { continue };
+        let nonce = proc::nonce(number).unwrap_or_default();
+        found.is_partial |= nonce.is_none();
+        let Some((instance, run)) = owner(nonce) else { continue };
         match pidfd_send_signal(&handle, Signal::KILL) {
             Ok(()) => {}
             Err(Errno::SRCH) => continue,
@@ -91,13 +104,9 @@ fn kill_marked(
             tracing::warn!(pid = number, %instance, "killed a process of a dead instance that does not name its run");
         }
         let handle = proc::watch(handle).map_err(failed)?;
-        dying.push(Dying {
-            pid: number,
-            run,
-            handle,
-        });
+        found.dying.push(Dying { pid: number, run, handle });
     }
-    Ok(dying)
+    Ok(found)
 }
 
 /// Returns the rest of our patience.
@@ -106,13 +115,9 @@ async fn wait_for(dying: &[Dying], patience: BoxFuture<'static, ()>) -> Result<B
     if let Either::Left((_, patience)) = select(gone, patience).await {
         return Ok(patience);
     }
-    let survivor = dying
-        .iter()
-        .find(|process| process.handle.readable().now_or_never().is_none());
+    let survivor = dying.iter().find(|process| process.handle.readable().now_or_never().is_none());
     match survivor {
-        Some(Dying {
-            pid, run: Some(run), ..
-        }) => Err(ReapError::Survivor { pid: *pid, run: *run }),
+        Some(Dying { pid, run: Some(run), .. }) => Err(ReapError::Survivor { pid: *pid, run: *run }),
         Some(Dying { pid, run: None, .. }) => {
             let source = std::io::Error::other(format!("process {pid} was killed and does not go"));
             Err(ReapError::Processes { source })

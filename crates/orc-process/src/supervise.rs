@@ -33,8 +33,9 @@ use crate::supervisor::Shared;
 /// What a pipe can hold at most without privileges (`/proc/sys/fs/pipe-max-size` as shipped): once the processes are
 /// gone, more than this comes from somebody who is none of ours.
 const PIPE_BYTES: usize = 1024 * 1024;
-/// How long to wait before looking again when the machine gives no descriptor to wait on.
-const LOOK_AGAIN: Millis = Millis::from_millis(50);
+/// How long to wait before looking again where nothing tells when to: at a process in the middle of `exec`, and when the
+/// machine gives no descriptor to wait on.
+const LOOK_AGAIN: Millis = Millis::from_millis(1);
 
 /// One of the two pipes.
 #[derive(Debug)]
@@ -42,6 +43,18 @@ struct Pipe {
     /// `None` once it has ended.
     fd: Option<AsyncFd<OwnedFd>>,
     stream: Stream,
+}
+
+/// What may be left of a run whose leader is reaped.
+enum Rest {
+    /// To be killed and waited for.
+    Targets(Vec<Target>),
+    /// Something ended; look again.
+    Changed,
+    /// Something cannot be told yet; look again a little later.
+    Unsettled,
+    /// All of it is gone.
+    Nothing,
 }
 
 /// A run whose process lives.
@@ -60,38 +73,19 @@ pub(crate) struct Supervised {
 /// Starts the process of a run.
 pub(crate) fn start(launch: Launch, shared: &Rc<Shared>) -> Result<(Process, Supervised), StartError> {
     let file = launch::prepare(&launch)?;
-    let mut log =
-        RunLog::new(file, launch.log.clone(), launch.limits.log_bytes).map_err(|source| StartError::File {
-            file: launch.log.clone(),
-            source,
-        })?;
-    let Started {
-        pid,
-        seen,
-        handle,
-        stdout,
-        stderr,
-    } = launch::spawn(&launch, &shared.instance_name)
+    let mut log = RunLog::new(file, launch.log.clone(), launch.limits.log_bytes)
+        .map_err(|source| StartError::File { file: launch.log.clone(), source })?;
+    let Started { pid, seen, handle, stdout, stderr } = launch::spawn(&launch, &shared.instance_name)
         .inspect_err(|error| log.note(shared.clock.now(), describe_failure(error)))?;
     shared.family.borrow_mut().insert(launch.run, seen);
     log.note(shared.clock.now(), format!("started as process {}", seen.pid));
-    let process = Process {
-        pid: seen.pid,
-        start_ticks: seen.start_ticks,
-        instance: shared.instance,
-    };
+    let process = Process { pid: seen.pid, start_ticks: seen.start_ticks, instance: shared.instance };
     let supervised = Supervised {
         launch,
         pid,
         handle,
-        stdout: Pipe {
-            fd: Some(stdout),
-            stream: Stream::new(LogKind::Stdout),
-        },
-        stderr: Pipe {
-            fd: Some(stderr),
-            stream: Stream::new(LogKind::Stderr),
-        },
+        stdout: Pipe { fd: Some(stdout), stream: Stream::new(LogKind::Stdout) },
+        stderr: Pipe { fd: Some(stderr), stream: Stream::new(LogKind::Stderr) },
         log,
         killed: false,
         shared: Rc::clone(shared),
@@ -119,17 +113,10 @@ impl Supervised {
             Exit::Code(code) => format!("ended with exit code {code}"),
             Exit::Signal(signal) => format!("ended by signal {signal}"),
         };
-        let left = if escaped == 0 {
-            String::new()
-        } else {
-            format!("; {escaped} processes that had left it were killed")
-        };
+        let left =
+            if escaped == 0 { String::new() } else { format!("; {escaped} processes that had left it were killed") };
         self.log.note(at, how + &left);
-        let last_line = self
-            .stderr
-            .stream
-            .last_line()
-            .or_else(|| self.stdout.stream.last_line());
+        let last_line = self.stderr.stream.last_line().or_else(|| self.stdout.stream.last_line());
         Report {
             run: self.launch.run,
             exit,
@@ -174,10 +161,7 @@ impl Supervised {
         if grace == Millis::ZERO {
             self.kill();
         } else if first {
-            self.log.note(
-                self.shared.clock.now(),
-                format!("asked to end (TERM); killed after {grace}"),
-            );
+            self.log.note(self.shared.clock.now(), format!("asked to end (TERM); killed after {grace}"));
             let escaped = self.shared.family.borrow_mut().mark(self.launch.run);
             // CONT, because a stopped process would not hear TERM.
             for signal in [Signal::TERM, Signal::CONT] {
@@ -204,40 +188,47 @@ impl Supervised {
         // Before the leader is reaped, so that the number cannot belong to others.
         let _ = kill_process_group(self.pid, Signal::KILL);
         let exit = reap_leader(self.pid);
-        let shared = Rc::clone(&self.shared);
-        shared.family.borrow_mut().mark_ended(run);
+        self.shared.family.borrow_mut().mark_ended(run);
         let mut escaped: BTreeSet<Seen> = BTreeSet::new();
         loop {
-            // Asked first: what a member of the group had started came to us before the group was gone.
-            let group_left = test_kill_process_group(self.pid) != Err(Errno::SRCH);
-            let targets = {
-                let mut family = shared.family.borrow_mut();
-                family.adopt();
-                if family.reap() {
-                    // What the reaped had started may have come to us after we looked.
-                    continue;
+            match self.look_for_rest() {
+                Rest::Targets(targets) => {
+                    let outside = targets.iter().filter(|target| target.group != group);
+                    escaped.extend(outside.map(|target| target.seen));
+                    self.kill_all(&targets).await;
                 }
-                let mut targets = family.claim_strays(run);
-                escaped.extend(
-                    targets
-                        .iter()
-                        .filter(|target| target.group != group)
-                        .map(|target| target.seen),
-                );
-                if group_left {
-                    targets.extend(family.members(group));
-                }
-                if targets.is_empty() {
-                    // Else only members are left that have ended and wait for another parent.
-                    if group_left && family.adopt() {
-                        continue;
-                    }
-                    family.remove(run);
+                Rest::Changed => {}
+                Rest::Unsettled => self.shared.clock.sleep(LOOK_AGAIN).await,
+                Rest::Nothing => {
+                    self.shared.family.borrow_mut().remove(run);
                     return (exit, u32::try_from(escaped.len()).unwrap_or(u32::MAX));
                 }
-                targets
-            };
-            self.kill_all(&targets).await;
+            }
+        }
+    }
+
+    fn look_for_rest(&self) -> Rest {
+        // Asked first: what a member of the group had started came to us before the group was gone.
+        let is_group_left = test_kill_process_group(self.pid) != Err(Errno::SRCH);
+        let mut family = self.shared.family.borrow_mut();
+        family.adopt();
+        if family.reap() {
+            // What the reaped had started may have come to us after we looked.
+            return Rest::Changed;
+        }
+        let mut targets = family.claim_strays(self.launch.run);
+        if is_group_left {
+            targets.extend(family.members(self.pid.as_raw_pid()));
+        }
+        if !targets.is_empty() {
+            Rest::Targets(targets)
+        } else if family.is_unsettled() {
+            Rest::Unsettled
+        } else if is_group_left && family.adopt() {
+            // Members that have ended and wait for another parent are gone, but what they had started came to us.
+            Rest::Changed
+        } else {
+            Rest::Nothing
         }
     }
 
@@ -274,10 +265,7 @@ impl Pipe {
                     taken += count;
                 }
                 Err(Errno::AGAIN) | Ok(1..) => {
-                    log.note(
-                        at,
-                        "its output is held open by a process that is not known to be its own",
-                    );
+                    log.note(at, "its output is held open by a process that is not known to be its own");
                     self.fd = None;
                 }
                 Ok(0) | Err(_) => self.fd = None,
@@ -352,9 +340,7 @@ fn read_output(path: &Path, limit: u64) -> OutputFile {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return OutputFile::Bytes(Vec::new()),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
-            return OutputFile::Unreadable {
-                why: "it is a symbolic link".to_owned(),
-            };
+            return OutputFile::Unreadable { why: "it is a symbolic link".to_owned() };
         }
         Err(error) => return OutputFile::Unreadable { why: error.to_string() },
     };
@@ -362,9 +348,7 @@ fn read_output(path: &Path, limit: u64) -> OutputFile {
     let length = match file.metadata() {
         Ok(found) if found.is_file() => found.len(),
         Ok(_) => {
-            return OutputFile::Unreadable {
-                why: "it is not a regular file".to_owned(),
-            };
+            return OutputFile::Unreadable { why: "it is not a regular file".to_owned() };
         }
         Err(error) => return unreadable(error),
     };

@@ -38,21 +38,10 @@ pub(crate) struct Settings {
 /// What the thread is asked for.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Start {
-        launch: Box<Launch>,
-        reply: oneshot::Sender<Result<Process, StartError>>,
-    },
-    Stop {
-        run: RunId,
-        grace: Millis,
-    },
-    Reap {
-        dead: Vec<InstanceId>,
-        reply: oneshot::Sender<Result<Vec<Reaped>, ReapError>>,
-    },
-    Close {
-        done: oneshot::Sender<()>,
-    },
+    Start { launch: Box<Launch>, reply: oneshot::Sender<Result<Process, StartError>> },
+    Stop { run: RunId, grace: Millis },
+    Reap { dead: Vec<InstanceId>, reply: oneshot::Sender<Result<Vec<Reaped>, ReapError>> },
+    Close { done: oneshot::Sender<()> },
 }
 
 /// What the runs share; never borrowed across an await.
@@ -66,9 +55,7 @@ pub(crate) struct Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared")
-            .field("instance", &self.instance)
-            .finish_non_exhaustive()
+        f.debug_struct("Shared").field("instance", &self.instance).finish_non_exhaustive()
     }
 }
 
@@ -130,10 +117,7 @@ pub(crate) fn run(
 /// The event loop, the signal that a child ended, and what is known of children.
 fn set_up(instance: &str) -> Result<(Runtime, Signal, Family), SetupError> {
     let events = |source| SetupError::Events { source };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(events)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(events)?;
     let ended = {
         let _context = runtime.enter();
         signal(SignalKind::child()).map_err(events)?
@@ -141,10 +125,7 @@ fn set_up(instance: &str) -> Result<(Runtime, Signal, Family), SetupError> {
     let arrivals = open_arrivals().map_err(|(file, source)| SetupError::Children { file, source })?;
     set_child_subreaper(Some(getpid())).map_err(|error| SetupError::Subreaper { source: error.into() })?;
     // For ourselves, so that children have it from their first instruction and no call is needed for each of them.
-    let limit = Rlimit {
-        current: Some(0),
-        maximum: getrlimit(Resource::Core).maximum,
-    };
+    let limit = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
     setrlimit(Resource::Core, limit).map_err(|error| SetupError::CoreDumps { source: error.into() })?;
     Ok((runtime, ended, Family::new(instance.to_owned(), arrivals)))
 }
@@ -207,15 +188,8 @@ impl Supervisor {
         let (process, supervised) = supervise::start(launch, &self.shared)?;
         // Unbounded: each message is a person or an alarm asking again.
         let (stops, asked) = mpsc::unbounded_channel();
-        self.live.insert(
-            run,
-            Live {
-                process: process.clone(),
-                stops,
-            },
-        );
-        self.work
-            .push(Box::pin(async move { Done::Run(supervised.run(asked).await) }));
+        self.live.insert(run, Live { process: process.clone(), stops });
+        self.work.push(Box::pin(async move { Done::Run(supervised.run(asked).await) }));
         Ok(process)
     }
 
@@ -236,10 +210,7 @@ impl Supervisor {
     /// The executor was dropped.
     fn abandon(&mut self) {
         if !self.live.is_empty() {
-            tracing::warn!(
-                runs = self.live.len(),
-                "the executor is gone; the runs that are left are killed"
-            );
+            tracing::warn!(runs = self.live.len(), "the executor is gone; the runs that are left are killed");
         }
         self.close();
     }

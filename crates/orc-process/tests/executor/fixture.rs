@@ -111,7 +111,7 @@ impl Fixture {
     }
 
     /// True when no further report came, once the executor is closed.
-    pub(crate) async fn is_silent(mut self) -> bool {
+    pub(crate) async fn says_no_more(mut self) -> bool {
         self.executor.close().await;
         drop(self.executor);
         within(self.reports.recv()).await.is_none()

@@ -32,7 +32,7 @@ async fn exit_codes_and_signals_are_told_apart() {
         assert!(notes[0].starts_with("started as process "), "{notes:?}");
         assert_eq!(notes[1..], [how]);
     }
-    assert!(fixture.is_silent().await, "one report each");
+    assert!(fixture.says_no_more().await, "one report each");
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn asking_twice_for_a_live_run_starts_it_once() {
     assert_eq!(fixture.start(&launch).await, first);
     fixture.executor.stop(launch.run, orc_domain::time::Millis::ZERO);
     assert_eq!(fixture.report().await.exit, Exit::Signal(9));
-    assert!(fixture.is_silent().await);
+    assert!(fixture.says_no_more().await);
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn many_at_once_each_get_their_own_report() {
         let report = fixture.report().await;
         assert_eq!(wanted.remove(&report.run), Some((report.exit, report.last_line)));
     }
-    assert!(fixture.is_silent().await);
+    assert!(fixture.says_no_more().await);
 }
 
 /// Makes a launch impossible.
@@ -180,7 +180,7 @@ async fn what_cannot_be_started_is_named() {
     let error = fixture.executor.start(launch.clone()).await.unwrap_err();
     assert!(matches!(&error, StartError::Program { program, .. } if program == "./noise"), "{error:?}");
     assert_eq!(texts(&log_of(&launch), LogKind::Note).len(), 1, "the log says why there is no process");
-    assert!(fixture.is_silent().await, "no report without a process");
+    assert!(fixture.says_no_more().await, "no report without a process");
 }
 
 #[tokio::test]
