@@ -35,6 +35,8 @@ const QUIET: Millis = Millis::from_secs(5);
 pub enum Request {
     /// Who holds the directory.
     Hello,
+    /// What the holder does at this moment.
+    Status,
     /// Start a flow and carry it on.
     Submit {
         /// What to start.
@@ -71,6 +73,15 @@ pub enum Request {
 pub enum Response {
     /// To `Hello`; the last line.
     Holder(Holder),
+    /// To `Status`; the last line.
+    Status {
+        /// Flows that it carries on, in order.
+        flows: Vec<FlowId>,
+        /// Runs that it may have at the same time.
+        slots: u32,
+        /// What keeps it from going on.
+        trouble: Option<String>,
+    },
     /// It is done; the last line.
     Done,
     /// To `Cancel`; the last line.
@@ -209,6 +220,10 @@ async fn answer(dispatcher: &Dispatcher, holder: &Holder, stream: UnixStream) {
 async fn carry_out(dispatcher: &Dispatcher, holder: &Holder, by: Principal, request: Request) -> Response {
     let done = match request {
         Request::Hello => return Response::Holder(holder.clone()),
+        Request::Status => {
+            let trouble = dispatcher.trouble().borrow().as_ref().map(|trouble| trouble.what.clone());
+            return Response::Status { flows: dispatcher.flows(), slots: dispatcher.slots(), trouble };
+        }
         Request::Follow { .. } => Ok(()),
         Request::Submit { spec, pipeline, source } => {
             let spec = FlowSpec {
@@ -290,6 +305,8 @@ async fn say(write: &mut (impl AsyncWriteExt + Unpin), response: &Response) -> s
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
+    /// The part of the next answer that was read before a wait was given up.
+    line: Vec<u8>,
 }
 
 impl Client {
@@ -313,25 +330,23 @@ impl Client {
             .map_err(|source| ControlError::Broken { source })?;
         Ok(Self {
             stream: BufReader::new(stream),
+            line: Vec::new(),
         })
     }
 
-    /// The next answer.
+    /// The next answer. A wait that is given up loses nothing.
     ///
     /// # Errors
     /// When the holder ends before its last answer, or answers something else.
     pub async fn next(&mut self) -> Result<Response, ControlError> {
-        let mut line = String::new();
-        let read = self
-            .stream
-            .read_line(&mut line)
-            .await
-            .map_err(|source| ControlError::Broken { source })?;
-        if read == 0 {
+        let read = self.stream.read_until(b'\n', &mut self.line).await;
+        read.map_err(|source| ControlError::Broken { source })?;
+        if !self.line.ends_with(b"\n") {
             let source = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
             return Err(ControlError::Broken { source });
         }
-        serde_json::from_str(&line).map_err(|source| ControlError::Garbled { source })
+        let line = std::mem::take(&mut self.line);
+        serde_json::from_slice(&line).map_err(|source| ControlError::Garbled { source })
     }
 }
 

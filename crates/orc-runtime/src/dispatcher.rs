@@ -248,6 +248,22 @@ impl Dispatcher {
         self.shell.trouble.subscribe()
     }
 
+    /// Which flows are being carried on, in order.
+    pub(crate) fn flows(&self) -> Vec<FlowId> {
+        self.shell.router.flows()
+    }
+
+    /// Runs that this instance may have at the same time.
+    pub(crate) fn slots(&self) -> u32 {
+        self.shell.shape.slots
+    }
+
+    /// How many flows are being carried on.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        *self.shell.live.borrow()
+    }
+
     /// Waits until no flow is being carried on.
     pub async fn idle(&self) {
         // The sender lives in the shell, which this handle holds.

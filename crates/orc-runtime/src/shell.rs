@@ -116,6 +116,10 @@ impl Router {
         loops.len()
     }
 
+    pub(crate) fn flows(&self) -> Vec<FlowId> {
+        lock(&self.loops).keys().copied().collect()
+    }
+
     pub(crate) fn expect_report(&self, run: RunId, flow: FlowId) {
         lock(&self.runs).insert(run, flow);
     }

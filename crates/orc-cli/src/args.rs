@@ -1,0 +1,304 @@
+//! Everything that can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::output::OutputArgs;
+
+/// Runs teams of AI coding agents, and the commands around them, as durable pipelines.
+#[derive(Debug, Parser)]
+#[command(name = "orchestrator", version, propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// Directory of the database, logs and the lock [default: the platform's state directory]
+    #[arg(long, global = true, env = "ORC_DATA", value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Say more on standard error about what happens inside (twice: everything)
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Write a working example into a repository
+    Init(InitArgs),
+    /// Run a pipeline and follow it to its end
+    Run(RunArgs),
+    /// Check pipelines and settings, and report every mistake at once
+    Validate(ValidateArgs),
+    /// Draw a pipeline
+    Graph(GraphArgs),
+    /// Print the JSON Schema of a file, for editors
+    Schema(SchemaArgs),
+    /// What is running, what it waits for, and what happened
+    Status(StatusArgs),
+    /// Why something is not running, or why it ended so
+    Explain(ExplainArgs),
+    /// Flows: list, show, cancel, retry, resume
+    #[command(subcommand)]
+    Flows(FlowsCommand),
+    /// Runs: list, show
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// The output of a run, or of all runs of a flow
+    Logs(LogsArgs),
+    /// End a flow: TERM, grace, KILL, then its `finally`; a second time at once
+    Cancel(CancelArgs),
+    /// Run what failed in a finished flow again, as a new flow
+    Retry(RetryArgs),
+    /// Carry on what a crash left, to its end
+    Resume(ResumeArgs),
+    /// Check this machine
+    Doctor(OutputArgs),
+    /// The database: check, backup, migrate, vacuum
+    #[command(subcommand)]
+    Db(DbCommand),
+    /// Settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print a part of the reference as Markdown
+    #[command(hide = true)]
+    Reference {
+        /// Which part
+        part: ReferencePart,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Where [default: here]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// A file, or the name of one in `pipelines/`
+    pub(crate) pipeline: String,
+    /// An input of the pipeline; may be given several times
+    #[arg(long = "input", short, value_name = "NAME=VALUE")]
+    pub(crate) inputs: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Settings that can be given on the command line.
+#[derive(Debug, Default, Args)]
+pub(crate) struct LimitArgs {
+    /// Runs at the same time
+    #[arg(long, value_name = "N")]
+    pub(crate) slots: Option<String>,
+    /// Time between TERM and KILL
+    #[arg(long, value_name = "TIME")]
+    pub(crate) cancel_grace: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// Files [default: `pipelines/*.yaml` and `orchestrator.yaml`]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GraphArgs {
+    /// A file, or the name of one in `pipelines/`
+    pub(crate) pipeline: String,
+    /// Form of the drawing
+    #[arg(long, short = 'o', value_enum, default_value_t)]
+    pub(crate) output: GraphForm,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum GraphForm {
+    /// Mermaid, as forges draw it in Markdown
+    #[default]
+    Mermaid,
+    /// Graphviz
+    Dot,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// Of which file
+    #[arg(value_enum)]
+    pub(crate) of: SchemaOf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// A pipeline
+    Pipeline,
+    /// `orchestrator.yaml`
+    Settings,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// A flow or a run; any unique ending of its id with six characters or more
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IdArgs {
+    /// A flow or a run; any unique ending of its id with six characters or more
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// A flow or a run; any unique ending of its id with six characters or more
+    pub(crate) id: String,
+    /// Only this step of the flow
+    #[arg(long, value_name = "PATH")]
+    pub(crate) step: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FlowsCommand {
+    /// Flows, newest first
+    List(FlowsListArgs),
+    /// One flow with its steps
+    Show(IdArgs),
+    /// As `cancel`
+    Cancel(CancelArgs),
+    /// As `retry`
+    Retry(RetryArgs),
+    /// As `resume`
+    Resume(ResumeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FlowsListArgs {
+    /// Only flows that are not finished
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// At most this many
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// Runs, newest first
+    List(RunsListArgs),
+    /// One run
+    Show(IdArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsListArgs {
+    /// Only of this flow
+    #[arg(long, value_name = "ID")]
+    pub(crate) flow: Option<String>,
+    /// At most this many
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// A run or a flow
+    pub(crate) id: String,
+    /// Only of this step of the flow
+    #[arg(long, value_name = "PATH")]
+    pub(crate) step: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    /// A flow, or a run of it
+    pub(crate) id: String,
+    /// End everything at once, as a second cancel does
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    /// A finished flow
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// Unfinished flows
+    #[arg(required_unless_present = "all")]
+    pub(crate) ids: Vec<String>,
+    /// Every unfinished flow
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DbCommand {
+    /// Check the database's integrity and our own invariants
+    Check(OutputArgs),
+    /// Write a consistent copy while it is in use
+    Backup {
+        /// The file to write; it must not exist
+        file: PathBuf,
+    },
+    /// Bring the schema up to this program's version
+    Migrate,
+    /// Give unused space back
+    Vacuum,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// The settings in force
+    Show {
+        /// With where each value comes from
+        #[arg(long)]
+        origin: bool,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ReferencePart {
+    /// The command line
+    Cli,
+    /// Exit codes
+    ExitCodes,
+    /// Environment variables
+    Environment,
+    /// Consumers of the event log
+    Consumers,
+    /// Keys of pipelines and settings
+    Keys,
+}

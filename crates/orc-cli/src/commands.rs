@@ -1,0 +1,55 @@
+//! The commands, one file per noun.
+
+mod cancel;
+mod carry;
+mod completions;
+mod config;
+mod db;
+mod doctor;
+mod explain;
+mod flows;
+mod graph;
+mod init;
+mod logs;
+mod reference;
+mod resume;
+mod retry;
+mod run;
+mod runs;
+mod schema;
+mod status;
+mod validate;
+
+use crate::args::{Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand};
+use crate::context::Context;
+use crate::failure::CommandResult;
+
+/// Carries a command out.
+pub(crate) async fn run(arguments: Arguments) -> CommandResult {
+    let context = Context::new(arguments.data)?;
+    match arguments.command {
+        Command::Init(args) => init::run(&context, &args),
+        Command::Run(args) => run::run(&context, args).await,
+        Command::Validate(args) => validate::run(&context, &args),
+        Command::Graph(args) => graph::run(&context, &args),
+        Command::Schema(args) => schema::run(args.of),
+        Command::Status(args) => status::run(&context, &args).await,
+        Command::Explain(args) => explain::run(&context, &args).await,
+        Command::Flows(FlowsCommand::List(args)) => flows::list(&context, &args).await,
+        Command::Flows(FlowsCommand::Show(args)) => flows::show(&context, &args).await,
+        Command::Runs(RunsCommand::List(args)) => runs::list(&context, &args).await,
+        Command::Runs(RunsCommand::Show(args)) => runs::show(&context, &args).await,
+        Command::Logs(args) => logs::run(&context, &args).await,
+        Command::Cancel(args) | Command::Flows(FlowsCommand::Cancel(args)) => cancel::run(&context, args).await,
+        Command::Retry(args) | Command::Flows(FlowsCommand::Retry(args)) => retry::run(&context, args).await,
+        Command::Resume(args) | Command::Flows(FlowsCommand::Resume(args)) => resume::run(&context, args).await,
+        Command::Doctor(args) => doctor::run(&context, args).await,
+        Command::Db(DbCommand::Check(args)) => db::check(&context, args).await,
+        Command::Db(DbCommand::Backup { file }) => db::backup(&context, &file).await,
+        Command::Db(DbCommand::Migrate) => db::migrate(&context).await,
+        Command::Db(DbCommand::Vacuum) => db::vacuum(&context).await,
+        Command::Config(ConfigCommand::Show { origin, output }) => config::show(&context, origin, output),
+        Command::Completions { shell } => completions::run(shell),
+        Command::Reference { part } => reference::run(part),
+    }
+}

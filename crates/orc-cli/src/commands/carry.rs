@@ -1,0 +1,308 @@
+//! Following a flow to its end, the same for `run`, `retry` and `resume`: show it, turn Ctrl-C into cancel, print the
+//! result, and give the exit code.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+
+use orc_domain::event::Event;
+use orc_domain::flow::{FlowOutcome, FlowSpec, FlowState};
+use orc_domain::graph::Pipeline;
+use orc_domain::ids::FlowId;
+use orc_domain::time::{Millis, Timestamp};
+use orc_ports::reader::Reader;
+use orc_runtime::{Recovered, Seen, Shape};
+use orc_store_sqlite::SqliteReader;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{CommandResult, Failure, unavailable};
+use crate::feed::{Feed, Line};
+use crate::hold::{self, Access, Held};
+use crate::host;
+use crate::output::{self, Form, say};
+use crate::view::live::Live;
+use crate::view::plain::Plain;
+use crate::view::progress::Progress;
+use crate::view::{Silent, View, result};
+
+/// How often ages are drawn anew.
+const TICK: Millis = Millis::from_millis(200);
+
+/// What to carry on.
+pub(crate) enum Work {
+    /// A flow that does not exist yet.
+    New { spec: Box<FlowSpec>, pipeline: Arc<Pipeline>, source: String },
+    /// An unfinished one.
+    Unfinished(FlowId),
+}
+
+impl Work {
+    const fn flow(&self) -> FlowId {
+        match self {
+            Self::New { spec, .. } => spec.id,
+            Self::Unfinished(flow) => *flow,
+        }
+    }
+}
+
+/// A flow that was followed to its end.
+struct Followed {
+    outcome: FlowOutcome,
+    interrupted: bool,
+}
+
+/// Carries work on to its end, here or at the holder of the data directory, and prints the result of each flow.
+pub(crate) async fn carry(context: &Context, shape: Shape, work: Vec<Work>, form: Form) -> CommandResult {
+    match hold::open(context, shape).await? {
+        Access::Ours(held) => {
+            tell_recovered(&held.recovered);
+            let line = Line::Own(held.dispatcher.clone());
+            let exit = carry_on(context, &line, work, form).await;
+            let exit = match exit {
+                Ok(exit) => wait_for_others(*held, exit).await,
+                Err(failure) => {
+                    held.close().await?;
+                    Err(failure)
+                }
+            };
+            exit
+        }
+        Access::Theirs(who) => {
+            let who = hold::describe(who.as_ref(), context);
+            say(&format!("{} is held by {who}; it carries this on", context.data.root().display()));
+            let line = Line::Holder(context.data.socket());
+            carry_on(context, &line, work, form).await
+        }
+    }
+}
+
+/// Cancels an unfinished flow that nobody carries on, and carries it to its end.
+pub(crate) async fn carry_cancelled(
+    context: &Context,
+    shape: Shape,
+    work: Work,
+    force: bool,
+    form: Form,
+) -> CommandResult {
+    let flow = work.flow();
+    match hold::open(context, shape).await? {
+        Access::Ours(held) => {
+            tell_recovered(&held.recovered);
+            let line = Line::Own(held.dispatcher.clone());
+            let (changed, state) = line.cancel(flow, context.user(), force).await?;
+            if !changed && let FlowState::Finished { outcome, .. } = state {
+                held.close().await?;
+                let what = format!("{flow} is over already: {}", outcome.word());
+                return Err(Failure::new(Exit::Refused, what));
+            }
+            let exit = carry_on(context, &line, vec![work], form).await;
+            held.close().await?;
+            // That it ended cancelled is what was asked for.
+            exit.map(|exit| if exit == Exit::Interrupted { Exit::Success } else { exit })
+        }
+        // Somebody took the directory since we looked.
+        Access::Theirs(_) => {
+            Line::Holder(context.data.socket()).cancel(flow, context.user(), force).await?;
+            Ok(Exit::Success)
+        }
+    }
+}
+
+async fn carry_on(context: &Context, line: &Line, work: Vec<Work>, form: Form) -> CommandResult {
+    let mut signals = Signals::new()?;
+    let reader = SqliteReader::open(&context.data.database()).await.map_err(hold::of_store)?;
+    let mut flows = Vec::with_capacity(work.len());
+    for item in work {
+        flows.push(item.flow());
+        match item {
+            Work::New { spec, pipeline, source } => line.submit(*spec, pipeline, source).await?,
+            Work::Unfinished(flow) => line.resume(flow).await?,
+        }
+    }
+    let mut exit = Exit::Success;
+    for flow in flows {
+        let (view, progress) = view_of(&reader, flow, form).await?;
+        let followed = follow(context, line, flow, Shown { view, progress }, &mut signals).await?;
+        print_result(&reader, flow, &followed.1, form).await?;
+        exit = worse(exit, exit_of(&followed.0));
+    }
+    Ok(exit)
+}
+
+/// A view and what it knows.
+struct Shown {
+    view: Box<dyn View>,
+    progress: Progress,
+}
+
+async fn view_of(reader: &dyn Reader, flow: FlowId, form: Form) -> CommandResult<(Box<dyn View>, Progress)> {
+    let known = reader.flow(flow).await.map_err(hold::of_store)?;
+    let steps = known.as_ref().map(|flow| flow.steps.as_slice()).unwrap_or_default();
+    let keys = steps.iter().filter(|step| step.element.is_none()).map(|step| step.path.as_str());
+    let progress = Progress::of_steps(keys);
+    let name = known.as_ref().map_or_else(String::new, |flow| flow.spec.name.clone());
+    let terminal = std::io::stderr().is_terminal();
+    let view: Box<dyn View> = match form {
+        Form::Table if terminal => Box::new(Live::new(progress.clone(), name, host::colour(true))),
+        Form::Table => Box::new(Plain::new(progress.clone())),
+        Form::Jsonl => Box::new(Events),
+        Form::Json | Form::Yaml => Box::new(Silent),
+    };
+    Ok((view, progress))
+}
+
+/// Follows one flow until it is over. The first signal cancels it, the second ends it at once, the third ends us.
+async fn follow(
+    context: &Context,
+    line: &Line,
+    flow: FlowId,
+    shown: Shown,
+    signals: &mut Signals,
+) -> CommandResult<(Followed, Progress)> {
+    let Shown { mut view, mut progress } = shown;
+    let mut feed: Feed = line.follow(flow, 0).await?;
+    let mut asked = 0_u32;
+    loop {
+        let seen = tokio::select! {
+            seen = feed.next(TICK) => seen,
+            name = signals.next() => {
+                asked += 1;
+                if asked > 2 {
+                    view.end();
+                    let hint = format!("`orchestrator flows resume {flow}` carries it on");
+                    return Err(unavailable(format!("{name} a third time: left {flow} as it is")).hint(hint));
+                }
+                view.note(if asked == 1 {
+                    "stopping: runs get TERM, then KILL after their grace; `finally` still runs. Again ends everything at once"
+                } else {
+                    "ending everything at once"
+                });
+                line.cancel(flow, context.user(), asked > 1).await?;
+                continue;
+            }
+        };
+        match seen.inspect_err(|_| view.end())? {
+            Seen::Events(events) => {
+                for event in &events {
+                    progress.apply(event);
+                }
+                view.events(&events, context.now());
+            }
+            Seen::Trouble(Some(trouble)) => view.note(&format!("cannot go on for now: {}; trying again", trouble.what)),
+            Seen::Trouble(None) => view.note("going on again"),
+            Seen::Quiet => view.tick(context.now()),
+            Seen::End => break,
+        }
+    }
+    view.end();
+    let Some((_, outcome)) = progress.ended else {
+        return Err(unavailable(format!("{flow} is not over, but the process that carried it on has ended"))
+            .hint("`orchestrator flows resume --all` carries it on"));
+    };
+    Ok((Followed { outcome, interrupted: asked > 0 }, progress))
+}
+
+async fn print_result(reader: &dyn Reader, flow: FlowId, progress: &Progress, form: Form) -> CommandResult<()> {
+    let stored = reader.flow(flow).await.map_err(hold::of_store)?;
+    match (form, &stored) {
+        (Form::Table, _) => {
+            let name = stored.as_ref().map_or("", |flow| flow.spec.name.as_str());
+            output::text(&result::text(flow, name, progress, stored.as_ref()))
+        }
+        (Form::Json | Form::Yaml, Some(stored)) => output::document(form, &result::document(stored), None),
+        // Every event was printed as it came.
+        (Form::Jsonl, _) | (_, None) => Ok(()),
+    }
+}
+
+fn exit_of(followed: &Followed) -> Exit {
+    match followed.outcome {
+        FlowOutcome::Succeeded => Exit::Success,
+        FlowOutcome::Cancelled => Exit::Interrupted,
+        FlowOutcome::Failed if followed.interrupted => Exit::Interrupted,
+        FlowOutcome::Failed => Exit::FlowFailed,
+        FlowOutcome::BudgetExhausted => Exit::Budget,
+    }
+}
+
+fn worse(one: Exit, two: Exit) -> Exit {
+    if two == Exit::Success { one } else { two }
+}
+
+/// The holder goes only when nothing that it carries on is live.
+async fn wait_for_others(held: Held, exit: Exit) -> CommandResult {
+    let others = held.dispatcher.live();
+    if others > 0 {
+        say(&format!("{others} more flow(s) of others are carried on here; Ctrl-C leaves them for `flows resume`"));
+        let mut signals = Signals::new()?;
+        tokio::select! {
+            () = held.dispatcher.idle() => {}
+            name = signals.next() => say(&format!("{name}: left {others} flow(s) as they are")),
+        }
+    }
+    held.close().await?;
+    Ok(exit)
+}
+
+/// Says what a dead instance left.
+fn tell_recovered(recovered: &Recovered) {
+    for dead in &recovered.dead {
+        say(&format!("an earlier process {} (`{}`) ended without an end of its own", dead.pid, dead.command));
+    }
+    let killed: usize = recovered.reaped.iter().map(|reaped| reaped.pids.len()).sum();
+    if killed > 0 {
+        say(&format!("  {killed} process(es) that it had started were still there and were killed"));
+    }
+    if !recovered.lost.is_empty() {
+        say(&format!("  {} run(s) were lost with it", recovered.lost.len()));
+    }
+}
+
+/// Prints events as JSON lines on standard output.
+struct Events;
+
+impl View for Events {
+    fn events(&mut self, events: &[Event], _: Timestamp) {
+        for event in events {
+            if let Ok(line) = serde_json::to_string(event) {
+                // A reader that went away does not stop the flow.
+                let _ = output::text_line(&line);
+            }
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        say(text);
+    }
+
+    fn tick(&mut self, _: Timestamp) {}
+
+    fn end(&mut self) {}
+}
+
+/// The signals that ask us to end.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> CommandResult<Self> {
+        let open = |kind| signal(kind).map_err(|error| unavailable("cannot listen to signals").because(error));
+        Ok(Self {
+            interrupt: open(SignalKind::interrupt())?,
+            terminate: open(SignalKind::terminate())?,
+            hangup: open(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "Ctrl-C",
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.hangup.recv() => "SIGHUP",
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `db`: check, backup, migrate, vacuum. What changes the file takes the lock of the data directory.
+
+use std::path::Path;
+
+use orc_domain::ids::InstanceId;
+use orc_runtime::data_dir::{DataLock, Holder, Taken};
+use orc_store_sqlite as store;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{CommandResult, Failure, not_found, unavailable};
+use crate::hold::{self, of_data_dir, of_store};
+use crate::output::{self, Form, OutputArgs, say};
+
+pub(crate) async fn check(context: &Context, args: OutputArgs) -> CommandResult {
+    need_database(context)?;
+    let findings = store::check(&context.data.database()).await.map_err(of_store)?;
+    let number = findings.listed.len() as u64 + findings.further;
+    if args.output == Form::Table {
+        for finding in &findings.listed {
+            output::text_line(&crate::view::columns::clean(finding))?;
+        }
+        if findings.further > 0 {
+            output::text_line(&format!("... and {} more", findings.further))?;
+        }
+        if number == 0 {
+            output::text_line("the database is as it should be")?;
+        }
+    } else {
+        let document = json!({
+            "schema": "orc/db-check/1", "findings": findings.listed, "further": findings.further,
+        });
+        output::document(args.output, &document, None)?;
+    }
+    if number == 0 {
+        return Ok(Exit::Success);
+    }
+    Err(unavailable(format!("the database has {number} problems"))
+        .hint("keep a copy of the file as it is; a backup, made by `orchestrator db backup`, may be the way back"))
+}
+
+pub(crate) async fn backup(context: &Context, file: &Path) -> CommandResult {
+    need_database(context)?;
+    let to = context.cwd.join(file);
+    if to.exists() {
+        let what = format!("`{}` is there already, and a backup never replaces a file", file.display());
+        return Err(Failure::new(Exit::Refused, what).hint("name a new file"));
+    }
+    store::backup(&context.data.database(), &to).await.map_err(|error| {
+        unavailable(format!("cannot write the backup `{}`", file.display())).because(error)
+    })?;
+    let bytes = std::fs::metadata(&to).map_or(0, |file| file.len());
+    say(&format!("wrote {} ({bytes} bytes)", file.display()));
+    Ok(Exit::Success)
+}
+
+pub(crate) async fn migrate(context: &Context) -> CommandResult {
+    need_database(context)?;
+    let _lock = lock(context, "db migrate")?;
+    let before = store::facts(&context.data.database()).await.map_err(of_store)?;
+    store::migrate(&context.data.database()).await.map_err(of_store)?;
+    if before.schema == before.known {
+        say(&format!("the database has schema version {} already", before.known));
+    } else {
+        say(&format!("the database went from schema version {} to {}", before.schema, before.known));
+    }
+    Ok(Exit::Success)
+}
+
+pub(crate) async fn vacuum(context: &Context) -> CommandResult {
+    need_database(context)?;
+    let _lock = lock(context, "db vacuum")?;
+    let database = context.data.database();
+    let before = store::facts(&database).await.map_err(of_store)?;
+    store::vacuum(&database).await.map_err(of_store)?;
+    let after = store::facts(&database).await.map_err(of_store)?;
+    let sum = |facts: &store::Facts| facts.bytes + facts.log_bytes;
+    say(&format!("the database has {} bytes, {} before", sum(&after), sum(&before)));
+    Ok(Exit::Success)
+}
+
+fn need_database(context: &Context) -> CommandResult<()> {
+    let database = context.data.database();
+    if database.is_file() {
+        return Ok(());
+    }
+    Err(not_found(format!("there is no database `{}`", database.display()))
+        .hint("`orchestrator run PIPELINE` makes one; --data or ORC_DATA names another place"))
+}
+
+/// The lock, or who has it.
+fn lock(context: &Context, command: &str) -> CommandResult<DataLock> {
+    let instance = InstanceId::from_uuid(uuid::Uuid::now_v7());
+    let holder = Holder { pid: std::process::id(), instance, command: command.to_owned(), since: context.now() };
+    match context.data.lock(&holder).map_err(of_data_dir)? {
+        Taken::Ours(lock) => Ok(lock),
+        Taken::Held(who) => {
+            let what = format!("the database is in use by {}", hold::describe(who.as_ref(), context));
+            Err(unavailable(what).hint("wait for its end, or cancel its flows, then run the command again"))
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! `retry`: run what did not succeed again, as a new flow that carries the old one on.
+
+use std::sync::Arc;
+
+use orc_domain::ids::FlowId;
+use orc_engine::fork;
+use orc_ports::reader::Reader as _;
+
+use super::carry::{Work, carry};
+use crate::args::RetryArgs;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::{CommandResult, Failure, not_found};
+use crate::hold::of_store;
+
+pub(crate) async fn run(context: &Context, args: RetryArgs) -> CommandResult {
+    let shape = context.shape("retry", &args.limits)?;
+    let reader = context.reader().await?;
+    let id = context.flow_of(&reader, &args.id).await?;
+    let flow = reader.flow(id).await.map_err(of_store)?;
+    let flow = flow.ok_or_else(|| not_found(format!("there is no flow {id}")))?;
+    let stored = reader.pipeline(flow.spec.pipeline.clone()).await.map_err(of_store)?;
+    let (pipeline, source) = stored.ok_or_else(|| not_found(format!("the definition that {id} pinned is gone")))?;
+    let new = FlowId::from_uuid(uuid::Uuid::now_v7());
+    let spec = fork(&flow, &pipeline, new, context.user(), context.now())
+        .map_err(|error| Failure::new(Exit::Refused, format!("cannot retry {id}")).because(error))?;
+    drop(reader);
+    let work = Work::New { spec: Box::new(spec), pipeline: Arc::new(pipeline), source };
+    carry(context, shape, vec![work], args.output.output).await
+}

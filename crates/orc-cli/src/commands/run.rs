@@ -1,0 +1,72 @@
+//! `run`: compile, start, follow.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+
+use orc_domain::flow::FlowSpec;
+use orc_domain::graph::Pipeline;
+use orc_domain::ids::{FlowId, WorkspaceId};
+use orc_spec::{RawInput, SourceFile, compile};
+
+use super::carry::{Work, carry};
+use crate::args::RunArgs;
+use crate::context::Context;
+use crate::failure::{CommandResult, Failure, invalid, not_found, unavailable};
+use crate::host;
+use crate::output::say;
+
+pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
+    let shape = context.shape("run", &args.limits)?;
+    let (pipeline, source) = compile_file(context, &args.pipeline)?;
+    let inputs = inputs_of(&pipeline, &args.inputs)?;
+    let hash = pipeline.content_hash().map_err(|error| unavailable("the pipeline has no stored form").because(error))?;
+    let directory = context.root.to_str().ok_or_else(|| {
+        invalid(format!("the directory `{}` has a name that is not UTF-8", context.root.display()))
+    })?;
+    let spec = FlowSpec {
+        id: FlowId::from_uuid(uuid::Uuid::now_v7()),
+        workspace: WorkspaceId::default_workspace(),
+        pipeline: hash,
+        name: pipeline.name.clone(),
+        inputs,
+        directory: directory.to_owned(),
+        requested_by: context.user(),
+        created_at: context.now(),
+        retry_of: None,
+        taken_over: BTreeMap::new(),
+    };
+    let work = Work::New { spec: Box::new(spec), pipeline: Arc::new(pipeline), source };
+    carry(context, shape, vec![work], args.output.output).await
+}
+
+/// Reads and compiles a pipeline; its mistakes are printed, and errors end the command.
+pub(crate) fn compile_file(context: &Context, name: &str) -> CommandResult<(Pipeline, String)> {
+    let file = context.pipeline_file(name)?;
+    let shown = file.strip_prefix(&context.cwd).unwrap_or(&file).display().to_string();
+    let text = std::fs::read_to_string(&file);
+    let text = text.map_err(|error| not_found(format!("cannot read `{shown}`")).because(error))?;
+    let source = SourceFile::new(shown.clone(), text);
+    let compiled = compile(&source);
+    let colour = host::colour(std::io::stderr().is_terminal());
+    for diagnostic in &compiled.diagnostics {
+        say(&diagnostic.render(&source, colour));
+    }
+    let pipeline = compiled.pipeline.ok_or_else(|| invalid(format!("`{shown}` cannot be run: see the errors above")))?;
+    Ok((pipeline, source.text))
+}
+
+/// `--input NAME=VALUE`, checked against the pipeline's inputs.
+fn inputs_of(pipeline: &Pipeline, given: &[String]) -> CommandResult<BTreeMap<String, orc_domain::value::Value>> {
+    let mut raw = BTreeMap::new();
+    for text in given {
+        let (name, value) = text.split_once('=').ok_or_else(|| {
+            Failure::new(crate::exit::Exit::Usage, format!("`--input {text}` has no `=`")).hint("write --input NAME=VALUE")
+        })?;
+        raw.insert(name.to_owned(), RawInput::Text(value.to_owned()));
+    }
+    orc_spec::check_inputs(pipeline, raw).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        invalid(format!("the inputs do not fit `{}`:\n  {}", pipeline.name, lines.join("\n  ")))
+    })
+}

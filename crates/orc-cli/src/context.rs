@@ -1,0 +1,200 @@
+//! What every command starts from: where it is, where the data lies, which settings hold.
+
+use std::path::{Path, PathBuf};
+
+use orc_domain::ids::{FlowId, RunId};
+use orc_domain::principal::Principal;
+use orc_domain::time::Timestamp;
+use orc_ports::clock::Clock as _;
+use orc_ports::reader::{AnyId, FlowFilter, Reader as _};
+use orc_runtime::clock::SystemClock;
+use orc_runtime::data_dir::DataDir;
+use orc_store_sqlite::SqliteReader;
+
+use crate::exit::Exit;
+use crate::failure::{CommandResult, Failure, not_found, unavailable};
+use crate::hold::of_store;
+use crate::host;
+
+/// Characters of an id that a person must give at least.
+const SHORTEST_ID: usize = 6;
+
+/// The start of every command.
+pub(crate) struct Context {
+    /// The working directory.
+    pub(crate) cwd: PathBuf,
+    /// The repository: the nearest directory above with `orchestrator.yaml`, `pipelines/` or `.git`, else the working
+    /// directory.
+    pub(crate) root: PathBuf,
+    /// Where data lies.
+    pub(crate) data: DataDir,
+    /// Where `data` was named, for `config show --origin`.
+    pub(crate) data_origin: &'static str,
+}
+
+impl Context {
+    pub(crate) fn new(data: Option<PathBuf>) -> CommandResult<Self> {
+        let cwd = std::env::current_dir();
+        let cwd = cwd.map_err(|error| unavailable("the working directory is gone").because(error))?;
+        let root = root_of(&cwd).to_owned();
+        let (data, data_origin) = match data {
+            Some(data) => (cwd.join(data), "--data or ORC_DATA"),
+            None => {
+                let state = host::state_directory().ok_or_else(|| {
+                    unavailable("no place for data is known").hint("set HOME, or name a directory with --data or ORC_DATA")
+                })?;
+                (state, "default")
+            }
+        };
+        Ok(Self { cwd, root, data: DataDir::at(data), data_origin })
+    }
+
+    /// Wall time, for ages.
+    pub(crate) fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+
+    /// The local user.
+    pub(crate) fn user(&self) -> Principal {
+        Principal::Os(host::user())
+    }
+
+    /// The store, to read from.
+    pub(crate) async fn reader(&self) -> CommandResult<SqliteReader> {
+        if !self.data.database().is_file() {
+            let what = format!("nothing has run yet: there is no database in `{}`", self.data.root().display());
+            return Err(not_found(what).hint("`orchestrator run PIPELINE` makes one; --data or ORC_DATA names another place"));
+        }
+        SqliteReader::open(&self.data.database()).await.map_err(of_store)
+    }
+
+    /// The flow or run that an id, or a unique ending of one, means.
+    pub(crate) async fn any_of(&self, reader: &SqliteReader, text: &str) -> CommandResult<AnyId> {
+        if let Ok(flow) = text.parse::<FlowId>() {
+            return Ok(AnyId::Flow(flow));
+        }
+        if let Ok(run) = text.parse::<RunId>() {
+            return Ok(AnyId::Run(run));
+        }
+        if text.len() < SHORTEST_ID {
+            let what = format!("`{text}` is too short for an id: it needs its last {SHORTEST_ID} characters or more");
+            return Err(Failure::new(Exit::Usage, what));
+        }
+        let found = reader.ids_ending(text.to_owned(), 5).await.map_err(of_store)?;
+        Self::only_one(text, &found)
+    }
+
+    /// The one id that was found, or why it is not one.
+    fn only_one(text: &str, found: &[AnyId]) -> CommandResult<AnyId> {
+        match found {
+            [one] => Ok(*one),
+            [] => Err(not_found(format!("no flow and no run has an id that ends with `{text}`"))
+                .hint("`orchestrator flows list` shows flows, `orchestrator runs list` shows runs")),
+            several => {
+                let ids: Vec<String> = several.iter().map(any_text).collect();
+                let what = format!("`{text}` is not unique: {}", ids.join(", "));
+                Err(Failure::new(Exit::Usage, what).hint("give more of the id"))
+            }
+        }
+    }
+
+    /// The flow that an id means; a run means its flow.
+    pub(crate) async fn flow_of(&self, reader: &SqliteReader, text: &str) -> CommandResult<FlowId> {
+        match self.any_of(reader, text).await? {
+            AnyId::Flow(flow) => {
+                let known = reader.flow(flow).await.map_err(of_store)?;
+                known.map(|flow| flow.spec.id).ok_or_else(|| not_found(format!("there is no flow {flow}")))
+            }
+            AnyId::Run(run) => {
+                let known = reader.run(run).await.map_err(of_store)?;
+                known.map(|record| record.run.flow).ok_or_else(|| not_found(format!("there is no run {run}")))
+            }
+        }
+    }
+
+    /// Flows that are not finished, oldest first.
+    pub(crate) async fn unfinished_flows(&self, reader: &SqliteReader, page: u32) -> CommandResult<Vec<FlowId>> {
+        let (mut flows, mut before) = (Vec::new(), None);
+        loop {
+            let lines = reader.flows(FlowFilter::Live, before, page).await.map_err(of_store)?;
+            let Some(last) = lines.last() else { break };
+            before = Some(last.spec.id);
+            flows.extend(lines.iter().map(|line| line.spec.id));
+        }
+        flows.reverse();
+        Ok(flows)
+    }
+
+    /// The files in `pipelines/`, in order.
+    pub(crate) fn pipeline_files(&self) -> Vec<PathBuf> {
+        yaml_files(&self.root.join("pipelines"))
+    }
+
+    /// The file that a pipeline's name means: a path, or the name of a file in `pipelines/`.
+    pub(crate) fn pipeline_file(&self, name: &str) -> CommandResult<PathBuf> {
+        let direct = self.cwd.join(name);
+        if direct.is_file() {
+            return Ok(direct);
+        }
+        let folder = self.root.join("pipelines");
+        let candidates = ["yaml", "yml"].map(|extension| folder.join(format!("{name}.{extension}")));
+        if let Some(found) = candidates.iter().find(|file| file.is_file()) {
+            return Ok(found.clone());
+        }
+        let known = pipeline_names(&folder);
+        let failure = not_found(format!("there is no pipeline `{name}`: no such file, and none of that name in pipelines/"));
+        let close = orc_domain::suggest::closest(name, known.iter().map(String::as_str));
+        Err(match close {
+            Some(close) => failure.hint(format!("did you mean `{close}`?")),
+            None if known.is_empty() => failure.hint("`orchestrator init` writes an example"),
+            None => failure.hint(format!("there are: {}", known.join(", "))),
+        })
+    }
+}
+
+fn any_text(id: &AnyId) -> String {
+    match id {
+        AnyId::Flow(flow) => flow.to_string(),
+        AnyId::Run(run) => run.to_string(),
+    }
+}
+
+/// Names of the pipelines in a folder, in order.
+fn pipeline_names(folder: &Path) -> Vec<String> {
+    let names = yaml_files(folder).into_iter().filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned()));
+    names.collect()
+}
+
+/// Pipelines in a folder, in order of their names.
+fn yaml_files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let files = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let is_yaml = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let mut files: Vec<PathBuf> = files.filter(is_yaml).collect();
+    files.sort();
+    files
+}
+
+fn root_of(cwd: &Path) -> &Path {
+    let marks = ["orchestrator.yaml", "pipelines", ".git"];
+    cwd.ancestors().find(|directory| marks.iter().any(|mark| directory.join(mark).exists())).unwrap_or(cwd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn an_ending_that_fits_several_ids_names_them() {
+        let flow = AnyId::Flow(FlowId::from_uuid(Uuid::from_u128(7)));
+        let run = AnyId::Run(RunId::from_uuid(Uuid::from_u128(7)));
+        assert_eq!(Context::only_one("000007", &[run]).unwrap(), run);
+        let failure = Context::only_one("000007", &[flow, run]).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        let text = failure.to_string();
+        assert!(text.contains("`000007` is not unique: flow_0") && text.contains("run_0"), "{text}");
+        assert!(text.ends_with("hint: give more of the id"), "{text}");
+        assert_eq!(Context::only_one("000007", &[]).unwrap_err().exit, Exit::NotFound);
+    }
+}

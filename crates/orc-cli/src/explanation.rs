@@ -1,0 +1,404 @@
+//! Why a step or a flow is not running, or why it ended as it did: a pure function of the store's state and of evidence.
+//!
+//! Every explanation says what, since when, why, and who can change it. What is not known is said to be unknown.
+
+use std::collections::BTreeMap;
+
+use orc_domain::flow::{
+    FanOut, Flow, FlowOutcome, FlowState, Held, Phase, Step, StepNo, StepOutcome, StepState, Stop,
+};
+use orc_domain::graph::{PhaseKind, Pipeline, StepSpec};
+use orc_domain::ids::{FlowId, RunId};
+use orc_domain::path::StepPath;
+use orc_domain::run::{Cause, RunState, Stopping, WakeReason};
+use orc_domain::time::Timestamp;
+use serde::Serialize;
+
+use crate::evidence::{Carrier, Says, Seen};
+use crate::view::columns::clean_line;
+use crate::view::progress::{Progress, outcome_words, stop_words};
+use crate::view::result::{state_word, step_state_word};
+
+/// Names that are listed before the rest is counted.
+const LISTED: usize = 5;
+/// Characters of an error that are shown.
+const ERROR_CHARACTERS: usize = 200;
+
+/// What is known about a flow.
+pub(crate) struct Facts<'a> {
+    pub(crate) flow: &'a Flow,
+    pub(crate) pipeline: &'a Pipeline,
+    pub(crate) now: Timestamp,
+    pub(crate) carrier: &'a Carrier,
+    /// Evidence about its live runs.
+    pub(crate) runs: BTreeMap<RunId, RunEvidence>,
+    /// Who holds slots, as far as it was looked at.
+    pub(crate) slots: &'a [SlotHolder],
+    /// What its events say, if they were read.
+    pub(crate) past: &'a Progress,
+}
+
+/// What can be seen of a live run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunEvidence {
+    pub(crate) process: Seen,
+    pub(crate) last_output_at: Option<Timestamp>,
+}
+
+/// A step that holds a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SlotHolder {
+    pub(crate) flow: FlowId,
+    pub(crate) path: StepPath,
+    pub(crate) since: Timestamp,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Explanation {
+    /// The flow's id, or the step's path.
+    pub(crate) of: String,
+    /// The state's word.
+    pub(crate) state: &'static str,
+    #[serde(serialize_with = "as_text")]
+    pub(crate) since: Timestamp,
+    /// Why it stands there.
+    pub(crate) reason: String,
+    /// Who or what changes that.
+    pub(crate) unblocked_by: String,
+    /// Why it will not change by itself.
+    pub(crate) alarm: Option<String>,
+    /// Commands that help.
+    pub(crate) hints: Vec<String>,
+}
+
+/// As documents write points in time.
+pub(crate) fn as_text<S: serde::Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(at)
+}
+
+/// Explains a whole flow.
+pub(crate) fn explain_flow(facts: &Facts<'_>) -> Explanation {
+    let flow = facts.flow;
+    let (since, reason, unblocked_by) = match &flow.head.state {
+        FlowState::Finished { at, outcome } => (*at, end_of_flow(facts, *outcome), "nobody: it is over".to_owned()),
+        FlowState::Live { phase, stop } => live_flow(facts, *phase, stop),
+    };
+    let mut hints = Vec::new();
+    if let FlowState::Finished { outcome, .. } = &flow.head.state
+        && *outcome != FlowOutcome::Succeeded
+    {
+        hints.push(format!("orchestrator retry {}", flow.spec.id));
+    }
+    let state = state_word(&flow.head.state);
+    with_carrier(facts, Explanation { of: flow.spec.id.to_string(), state, since, reason, unblocked_by, alarm: None, hints })
+}
+
+/// Explains one step of a flow.
+pub(crate) fn explain_step(facts: &Facts<'_>, step: &Step) -> Explanation {
+    let mut hints = Vec::new();
+    let (reason, unblocked_by) = match &step.state {
+        StepState::Blocked => blocked(facts, step),
+        StepState::Ready { not_before, held_by, wake } => ready(facts, step, *not_before, *held_by, wake),
+        StepState::Active { run } => {
+            hints.push(format!("orchestrator logs {run}"));
+            active(facts, *run)
+        }
+        StepState::Waiting(fan) => waiting(facts, step, fan),
+        StepState::Finished { outcome } => finished(facts, step, outcome, &mut hints),
+    };
+    let state = step_state_word(&step.state);
+    let of = step.path.to_string();
+    let explanation = Explanation { of, state, since: step.since, reason, unblocked_by, alarm: None, hints };
+    if matches!(step.state, StepState::Finished { .. }) { explanation } else { with_carrier(facts, explanation) }
+}
+
+/// Adds what is wrong with whoever should carry a live flow on.
+fn with_carrier(facts: &Facts<'_>, mut explanation: Explanation) -> Explanation {
+    let id = facts.flow.spec.id;
+    if facts.flow.is_finished() {
+        return explanation;
+    }
+    match (facts.carrier.carries(id), facts.carrier) {
+        (Some(false), Carrier::Nobody) => {
+            explanation.alarm = Some("nobody carries the flow on".to_owned());
+        }
+        (Some(false), carrier) => {
+            explanation.alarm = Some(format!("nobody carries the flow on: {} is busy with others", carrier.name()));
+        }
+        (Some(true), Carrier::Process { says: Says::Carries { trouble: Some(trouble), .. }, .. }) => {
+            explanation.alarm = Some(format!("{} cannot go on: {trouble}", facts.carrier.name()));
+        }
+        (None, Carrier::Process { says: Says::Nothing(why), .. }) => {
+            let name = facts.carrier.name();
+            explanation.alarm = Some(format!("whether {name} carries the flow on is unknown: {why}"));
+        }
+        _ => {}
+    }
+    if facts.carrier.carries(id) == Some(false) {
+        explanation.unblocked_by = "you".to_owned();
+        explanation.hints.insert(0, format!("orchestrator flows resume {id}"));
+    }
+    explanation
+}
+
+fn end_of_flow(facts: &Facts<'_>, outcome: FlowOutcome) -> String {
+    let failed = facts.flow.steps.iter().filter(|step| fails_flow(facts, step));
+    match outcome {
+        FlowOutcome::Succeeded => "every step that had to succeed did".to_owned(),
+        FlowOutcome::Cancelled => cancelled_by(facts),
+        FlowOutcome::BudgetExhausted => "a wall was reached and nobody raised it".to_owned(),
+        FlowOutcome::Failed => format!("failed: {}", listed(failed.map(|step| format!("`{}`", step.path)).collect())),
+    }
+}
+
+/// A step of the definition that failed and was not allowed to.
+fn fails_flow(facts: &Facts<'_>, step: &Step) -> bool {
+    let failed = matches!(&step.state, StepState::Finished { outcome: StepOutcome::Failed(_) });
+    failed && step.element.is_none() && spec_of(facts, step).is_none_or(|spec| !spec.continue_on_fail)
+}
+
+fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String, String) {
+    let flow = facts.flow;
+    let count = |wanted: fn(&StepState) -> bool| flow.steps.iter().filter(|step| wanted(&step.state)).count();
+    let running = count(|state| matches!(state, StepState::Active { .. }));
+    let ready = count(|state| matches!(state, StepState::Ready { .. }));
+    let blocked = count(|state| matches!(state, StepState::Blocked));
+    let counts = format!("{running} steps run, {ready} wait to start, {blocked} need others first");
+    let part = match phase {
+        Phase::Main => counts,
+        Phase::Finally { deadline } => format!("`finally`, for {} more: {counts}", deadline.since(facts.now)),
+    };
+    let steps = "its steps".to_owned();
+    match stop {
+        Stop::None => (flow.spec.created_at, part, steps),
+        Stop::Cancel { by, at } => {
+            (*at, format!("being cancelled by {by}: nothing new starts; {part}"), format!("{steps}, or a second cancel"))
+        }
+        Stop::Force { by, at } => (*at, format!("being ended at once by {by}; {part}"), steps),
+    }
+}
+
+fn blocked(facts: &Facts<'_>, step: &Step) -> (String, String) {
+    let Some(spec) = spec_of(facts, step) else { return unknown_definition() };
+    let in_main = matches!(facts.flow.head.state, FlowState::Live { phase: Phase::Main, .. });
+    if spec.phase == PhaseKind::Finally && in_main {
+        let open = facts.flow.steps.iter().filter(|other| {
+            let main = spec_of(facts, other).is_some_and(|spec| spec.phase == PhaseKind::Main);
+            main && other.element.is_none() && !matches!(other.state, StepState::Finished { .. })
+        });
+        let open = listed(open.map(|step| format!("`{}`", step.path)).collect());
+        return (format!("`finally` begins when all other steps are over; open: {open}"), "those steps".to_owned());
+    }
+    let parents = spec.needs.iter().filter_map(|need| facts.flow.steps.get(need.0 as usize));
+    let open = parents.filter(|parent| !matches!(parent.state, StepState::Finished { .. }));
+    let open: Vec<String> = open.map(|parent| format!("`{}` ({})", parent.path, brief(facts, parent))).collect();
+    if open.is_empty() {
+        return ("everything that it needs is over".to_owned(), "the next look at the flow".to_owned());
+    }
+    (format!("needs {}", listed(open)), "the steps that it needs".to_owned())
+}
+
+fn ready(
+    facts: &Facts<'_>,
+    step: &Step,
+    not_before: Timestamp,
+    held_by: Option<Held>,
+    wake: &WakeReason,
+) -> (String, String) {
+    if not_before > facts.now {
+        let what = match wake {
+            WakeReason::Recovery { lost } => format!("{lost} was lost"),
+            WakeReason::PipelineStep => format!("attempt {} failed", step.attempts),
+        };
+        let left = not_before.since(facts.now);
+        return (format!("waits {left} before it is tried again: {what}"), format!("time, at {not_before}"));
+    }
+    match held_by {
+        Some(Held::Slot) => {
+            let by = if facts.slots.is_empty() {
+                "who holds them is not known".to_owned()
+            } else {
+                let holder = |slot: &SlotHolder| {
+                    let age = facts.now.since(slot.since);
+                    if slot.flow == facts.flow.spec.id {
+                        format!("`{}` for {age}", slot.path)
+                    } else {
+                        format!("`{}` of {} for {age}", slot.path, slot.flow)
+                    }
+                };
+                listed(facts.slots.iter().map(holder).collect())
+            };
+            (format!("no slot is free: {by}"), "a run that ends, or more slots (`--slots`, `slots:`)".to_owned())
+        }
+        Some(Held::Limit) => {
+            let limit = spec_of(facts, step).and_then(|spec| spec.foreach.as_ref()?.limit);
+            let limit = limit.map_or_else(|| "its limit".to_owned(), |limit| format!("`limit: {limit}`"));
+            let group = step.element.as_ref().map(|element| element.group);
+            let running: Vec<String> = siblings(facts, group)
+                .filter(|sibling| matches!(sibling.state, StepState::Active { .. }))
+                .map(|sibling| format!("`{}`", sibling.path))
+                .collect();
+            (format!("{limit} lets no further element run beside {}", listed(running)), "an element that ends".to_owned())
+        }
+        None => ("it may start now".to_owned(), "the next look at the flow".to_owned()),
+    }
+}
+
+fn active(facts: &Facts<'_>, run: RunId) -> (String, String) {
+    let evidence = facts.runs.get(&run);
+    let Some(live) = facts.flow.runs.get(&run) else {
+        return (format!("{run} tries it, and nothing more is known of that run"), "unknown".to_owned());
+    };
+    match &live.state {
+        RunState::Pending { since, stop, .. } => {
+            let age = facts.now.since(*since);
+            let reason = match stop {
+                None => format!("its process is being started, for {age}"),
+                Some(stop) => ending(facts, stop),
+            };
+            (reason, "the start of its process".to_owned())
+        }
+        RunState::Running { since, process, deadline, stop } => {
+            let age = facts.now.since(*since);
+            let output = match evidence.and_then(|evidence| evidence.last_output_at) {
+                Some(at) => format!("last output {} ago", facts.now.since(at)),
+                None => "no output is known".to_owned(),
+            };
+            let lives = match evidence.map(|evidence| evidence.process) {
+                Some(Seen::Gone) => {
+                    let reason = format!("process {} is gone and its end is not written down; {output}", process.pid);
+                    return (reason, "whoever carries the flow on".to_owned());
+                }
+                Some(Seen::Alive) => "",
+                Some(Seen::Unknown) | None => " (whether it lives is not known)",
+            };
+            let pid = process.pid;
+            let reason = match stop {
+                Some(stop) => format!("process {pid}{lives}: {}; {output}", ending(facts, stop)),
+                None => {
+                    let left = deadline.since(facts.now);
+                    format!("attempt {} runs for {age} as process {pid}{lives}; {output}; timeout in {left}", live.attempt)
+                }
+            };
+            (reason, "the process, its timeout, or a cancel".to_owned())
+        }
+        RunState::Finished { .. } => ("its run is over".to_owned(), "the next look at the flow".to_owned()),
+    }
+}
+
+fn ending(facts: &Facts<'_>, stop: &Stopping) -> String {
+    let how = if stop.forced { "was told to end at once" } else { "was asked to end" };
+    let again = stop.again_at.since(facts.now);
+    format!("{how}, because {}; asked again, harder, in {again}", stop_words(stop.reason))
+}
+
+fn waiting(facts: &Facts<'_>, step: &Step, fan: &FanOut) -> (String, String) {
+    let elements: Vec<&Step> = siblings(facts, Some(step.no)).collect();
+    let over = elements.iter().filter(|element| matches!(element.state, StepState::Finished { .. })).count();
+    let running = elements.iter().filter(|element| matches!(element.state, StepState::Active { .. })).count();
+    let written = if fan.cut {
+        ", and no further ones come".to_owned()
+    } else if fan.expanded < fan.total {
+        format!(", {} not yet made", fan.total - fan.expanded)
+    } else {
+        String::new()
+    };
+    let reason = format!("waits for its elements: {over} of {} are over, {running} run{written}", fan.total);
+    (reason, "its elements".to_owned())
+}
+
+fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome, hints: &mut Vec<String>) -> (String, String) {
+    let flow = facts.flow.spec.id;
+    let taken_over = facts.flow.spec.taken_over.contains_key(&step.path);
+    let reason = match outcome {
+        StepOutcome::Succeeded | StepOutcome::NoChange if taken_over => match facts.flow.spec.retry_of {
+            Some(before) => format!("{}: taken over from {before}", outcome_words(outcome)),
+            None => outcome_words(outcome),
+        },
+        StepOutcome::Succeeded | StepOutcome::NoChange => outcome_words(outcome),
+        StepOutcome::Skipped(_) => outcome_words(outcome),
+        StepOutcome::Cancelled => match &step.element {
+            Some(_) if facts.past.cancel.is_none() => "a sibling failed, and the fan-out is `fail_fast`".to_owned(),
+            _ => cancelled_by(facts),
+        },
+        StepOutcome::Failed(failure) => {
+            let attempts = if step.attempts == 1 { "1 attempt".to_owned() } else { format!("{} attempts", step.attempts) };
+            format!("failed after {attempts}: {}", clean_line(&failure.to_string(), ERROR_CHARACTERS))
+        }
+    };
+    if let StepOutcome::Failed(failure) = outcome {
+        match facts.past.get(&step.path).and_then(|step| step.run) {
+            Some(run) => hints.push(format!("orchestrator logs {run}")),
+            None if step.attempts > 0 => hints.push(format!("orchestrator logs {flow} --step '{}'", step.path)),
+            None => {}
+        }
+        if failure.cause == Cause::LostNotIdempotent {
+            let who = format!("you: look what it did, then decide; `orchestrator retry {flow}` runs it again");
+            return (reason, who);
+        }
+    }
+    let succeeded = matches!(outcome, StepOutcome::Succeeded | StepOutcome::NoChange);
+    let who = match (succeeded, facts.flow.is_finished()) {
+        (true, _) => "nobody: it is done".to_owned(),
+        (false, false) => "nobody: it is final; once the flow is over, a retry runs it again".to_owned(),
+        (false, true) => format!("you: `orchestrator retry {flow}` runs it again in a new flow"),
+    };
+    (reason, who)
+}
+
+fn cancelled_by(facts: &Facts<'_>) -> String {
+    match (&facts.past.cancel, &facts.flow.head.state) {
+        (Some((by, _)), _) => format!("the flow was cancelled by {by}"),
+        (None, FlowState::Live { stop: Stop::Cancel { by, .. } | Stop::Force { by, .. }, .. }) => {
+            format!("the flow was cancelled by {by}")
+        }
+        (None, _) => "it was no longer wanted; by whom is not known".to_owned(),
+    }
+}
+
+/// A state in a few words, for parents.
+fn brief(facts: &Facts<'_>, step: &Step) -> String {
+    let age = facts.now.since(step.since);
+    match &step.state {
+        StepState::Blocked => "waits for others".to_owned(),
+        StepState::Ready { not_before, .. } if *not_before > facts.now => {
+            format!("tries again in {}", not_before.since(facts.now))
+        }
+        StepState::Ready { held_by: Some(Held::Slot), .. } => "waits for a slot".to_owned(),
+        StepState::Ready { held_by: Some(Held::Limit), .. } => "waits for its limit".to_owned(),
+        StepState::Ready { held_by: None, .. } => "may start".to_owned(),
+        StepState::Active { .. } => format!("runs for {age}"),
+        StepState::Waiting(fan) => format!("{} elements for {age}", fan.total),
+        StepState::Finished { outcome } => outcome.word().to_owned(),
+    }
+}
+
+/// The elements of a fan-out.
+fn siblings<'a>(facts: &Facts<'a>, group: Option<StepNo>) -> impl Iterator<Item = &'a Step> {
+    let flow = facts.flow;
+    let of_group = move |step: &&Step| group.is_some() && step.element.as_ref().map(|element| element.group) == group;
+    flow.steps.iter().filter(of_group)
+}
+
+fn spec_of<'a>(facts: &Facts<'a>, step: &Step) -> Option<&'a StepSpec> {
+    facts.pipeline.steps.get(step.spec.0 as usize)
+}
+
+fn unknown_definition() -> (String, String) {
+    ("its definition does not have it".to_owned(), "unknown".to_owned())
+}
+
+/// Some names, and how many more there are.
+fn listed(mut names: Vec<String>) -> String {
+    if names.is_empty() {
+        return "nothing".to_owned();
+    }
+    let more = names.len().saturating_sub(LISTED);
+    names.truncate(LISTED);
+    let names = names.join(", ");
+    if more == 0 { names } else { format!("{names} and {more} more") }
+}
+
+#[cfg(test)]
+mod tests;

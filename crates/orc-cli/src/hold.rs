@@ -1,0 +1,111 @@
+//! How a command becomes the holder of a data directory, or learns who is.
+
+use std::sync::Arc;
+
+use orc_domain::ids::InstanceId;
+use orc_ports::clock::Clock;
+use orc_ports::reader::Reader;
+use orc_ports::store::StoreError;
+use orc_process::ProcessExecutor;
+use orc_runtime::clock::SystemClock;
+use orc_runtime::control;
+use orc_runtime::data_dir::{DataDirError, DataLock, Holder, Taken};
+use orc_runtime::{Dispatcher, Parts, Recovered, Router, Shape};
+use orc_store_sqlite::{SqliteReader, SqliteStore};
+
+use crate::context::Context;
+use crate::failure::{CommandResult, Failure, unavailable};
+use crate::feed::of_dispatcher;
+
+/// This process holds the directory and carries flows on.
+pub(crate) struct Held {
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) recovered: Recovered,
+    executor: Arc<ProcessExecutor>,
+    _lock: DataLock,
+}
+
+/// Who carries flows on.
+pub(crate) enum Access {
+    /// We do.
+    Ours(Box<Held>),
+    /// Another process does.
+    Theirs(Option<Holder>),
+}
+
+/// Takes the directory if nobody holds it: makes it, opens the store, tells the truth about what a dead instance left.
+pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Access> {
+    let data = &context.data;
+    data.make().map_err(of_data_dir)?;
+    let clock = SystemClock;
+    let instance = InstanceId::from_uuid(uuid::Uuid::now_v7());
+    let command = shape.command.clone();
+    let holder = Holder { pid: std::process::id(), instance, command, since: clock.now() };
+    let lock = match data.lock(&holder).map_err(of_data_dir)? {
+        Taken::Ours(lock) => lock,
+        Taken::Held(who) => return Ok(Access::Theirs(who)),
+    };
+    let store = SqliteStore::open(&data.database()).await.map_err(of_store)?;
+    let reader = SqliteReader::open(&data.database()).await.map_err(of_store)?;
+    let router = Arc::new(Router::default());
+    let clock: Arc<dyn Clock> = Arc::new(clock);
+    let executor = ProcessExecutor::new(instance, Arc::clone(&clock), router.reports());
+    let executor = Arc::new(executor.map_err(|error| unavailable("cannot start processes").because(error))?);
+    let parts = Parts {
+        store: Arc::new(store),
+        reader: Arc::new(reader) as Arc<dyn Reader>,
+        executor: Arc::clone(&executor) as Arc<_>,
+        clock,
+        router,
+        data: data.clone(),
+        shape,
+        instance,
+    };
+    let (dispatcher, recovered) = Dispatcher::open(parts).await.map_err(of_dispatcher)?;
+    control::listen(&dispatcher, &data.socket(), holder)
+        .map_err(|error| unavailable("other commands could not reach this one").because(error))?;
+    Ok(Access::Ours(Box::new(Held { dispatcher, recovered, executor, _lock: lock })))
+}
+
+impl Held {
+    /// Ends in order: flows stop where they are, the store is made durable, the lock is given back.
+    pub(crate) async fn close(self) -> CommandResult<()> {
+        let damaged = self.dispatcher.is_damaged();
+        self.executor.close().await;
+        self.dispatcher.close().await.map_err(of_dispatcher)?;
+        if damaged {
+            let hint = "the log above says where; `orchestrator flows resume --all` carries on what is unfinished";
+            return Err(unavailable("a part of the program broke off (a bug in it)").hint(hint));
+        }
+        Ok(())
+    }
+}
+
+/// A data directory that cannot be used.
+pub(crate) fn of_data_dir(error: DataDirError) -> Failure {
+    let hint = "name another one with --data or ORC_DATA, or make this one writable";
+    unavailable("the data directory cannot be used").because(error).hint(hint)
+}
+
+/// A store that cannot be used.
+pub(crate) fn of_store(error: StoreError) -> Failure {
+    let hint = match &error {
+        StoreError::Full { .. } => "make room on the disk, then run the command again: nothing recorded is lost",
+        StoreError::ReadOnly { .. } => "make the data directory writable, or name another one with --data",
+        StoreError::Newer { .. } => "use the newer program, or name another data directory with --data",
+        StoreError::Corrupt { .. } => "`orchestrator db check` looks at every row; a backup may be the way back",
+        _ => "`orchestrator doctor` checks the data directory",
+    };
+    unavailable("the store cannot be used").because(error).hint(hint)
+}
+
+/// `process 4711 (run, since 12s)`.
+pub(crate) fn describe(holder: Option<&Holder>, context: &Context) -> String {
+    match holder {
+        Some(holder) => {
+            let age = context.now().since(holder.since);
+            format!("process {} (`{}`, for {age})", holder.pid, holder.command)
+        }
+        None => "a process that has just begun".to_owned(),
+    }
+}

@@ -1,0 +1,81 @@
+//! What the program takes from the machine it runs on: environment, user, terminal. Read here and nowhere else.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use orc_spec::settings::ALWAYS_PASSED;
+use tracing_subscriber::EnvFilter;
+
+/// Variables that the program itself reads, for the reference.
+pub(crate) const READ: &[(&str, &str)] = &[
+    ("ORC_DATA", "the data directory, as `--data`"),
+    ("ORC_SLOTS", "the setting `slots`"),
+    ("ORC_PASS_ENV", "the setting `pass_env`"),
+    ("ORC_CANCEL_GRACE", "the setting `cancel_grace`"),
+    ("ORC_LOG_LIMIT", "the setting `log_limit`"),
+    ("ORC_LOG", "what is said on standard error about the inside, as a filter of `tracing` (`orc_runtime=debug`)"),
+    ("NO_COLOR", "no colour, whatever the terminal can do"),
+    ("XDG_STATE_HOME", "where the data directory lies unless it is named: `$XDG_STATE_HOME/orchestrator`"),
+    ("HOME", "the same without XDG_STATE_HOME: `$HOME/.local/state/orchestrator`"),
+];
+
+/// Variables that every step gets from us, for the reference.
+pub(crate) const GIVEN: &[(&str, &str)] = &[
+    ("ORC_FLOW_ID", "id of the flow"),
+    ("ORC_RUN_ID", "id of the attempt"),
+    ("ORC_STEP", "path of the step: `build`, `build[3]`"),
+    ("ORC_ATTEMPT", "1 for the first attempt"),
+    ("ORC_WAKE_REASON", "`pipelineStep`, or `recovery` after a lost run"),
+    ("ORC_WORKSPACE_ID", "id of the workspace"),
+    ("ORC_OUTPUT", "a file for outputs: `key=value` lines, values JSON where they parse"),
+    ("ORC_TEMP", "a private directory of the step that lives as long as the flow"),
+    ("ORC_INSTANCE", "id of the process that started it"),
+    ("ORC_EXPR_1 ...", "values of the `${{ }}` in `run:`"),
+];
+
+/// A variable of the environment. Empty counts as not set.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The host's variables as steps see them: those that are always passed, and `more` by name.
+pub(crate) fn passed_variables(more: &[String]) -> BTreeMap<String, String> {
+    let names = ALWAYS_PASSED.into_iter().chain(more.iter().map(String::as_str));
+    names.filter_map(|name| Some((name.to_owned(), variable(name)?))).collect()
+}
+
+/// The platform's state directory for this program.
+pub(crate) fn state_directory() -> Option<PathBuf> {
+    let state = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    state.or_else(home).map(|state| state.join("orchestrator"))
+}
+
+/// Cores that this program may use.
+pub(crate) fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
+/// The number of the local user.
+pub(crate) fn user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+/// Whether to use colour on a stream.
+pub(crate) fn colour(is_terminal: bool) -> bool {
+    is_terminal && variable("NO_COLOR").is_none() && variable("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Sends the program's own log to standard error; quiet unless asked.
+pub(crate) fn log_to_stderr(verbose: u8) {
+    let default = match verbose {
+        0 => "error",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = variable("ORC_LOG").and_then(|text| EnvFilter::try_new(text).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new(default));
+    let ansi = colour(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
+}

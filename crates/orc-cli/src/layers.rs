@@ -1,0 +1,84 @@
+//! The settings in force: layers from the machine's owner, the command line, the environment and the workspace's file.
+
+use std::io::{ErrorKind, IsTerminal as _};
+use std::path::Path;
+
+use orc_runtime::Shape;
+use orc_spec::SourceFile;
+use orc_spec::diagnostic::Severity;
+use orc_spec::settings::{FileKind, Origin, PartialSettings, SettingError, Settings};
+
+use crate::args::LimitArgs;
+use crate::context::Context;
+use crate::failure::{CommandResult, invalid, unavailable};
+use crate::host;
+use crate::output::say;
+
+/// The file of the machine's owner.
+pub(crate) const MANAGED: &str = "/etc/orchestrator/orchestrator.yaml";
+/// The workspace's file, beside `pipelines/`.
+pub(crate) const WORKSPACE: &str = "orchestrator.yaml";
+
+impl Context {
+    /// Reads every layer. A mistake in any of them ends the command: a setting that is not understood must not be guessed.
+    pub(crate) fn settings(&self, limits: &LimitArgs) -> CommandResult<Settings> {
+        let workspace = self.root.join(WORKSPACE);
+        let layers = [
+            read_file(Path::new(MANAGED), MANAGED, FileKind::Managed)?,
+            of_flags(limits)?,
+            PartialSettings::from_variables(host::variable).map_err(|errors| of_errors(&errors))?,
+            read_file(&workspace, WORKSPACE, FileKind::Workspace)?,
+        ];
+        let mut settings = Settings::resolve(&layers);
+        if settings.slots.origin == Origin::Default {
+            settings.slots.value = settings.slots.value.max(host::cores());
+        }
+        Ok(settings)
+    }
+
+    /// The settings of an instance that carries flows on.
+    pub(crate) fn shape(&self, command: &str, limits: &LimitArgs) -> CommandResult<Shape> {
+        let settings = self.settings(limits)?;
+        Ok(Shape {
+            slots: settings.slots.value,
+            grace: settings.cancel_grace.value,
+            log_bytes: settings.log_limit.value,
+            host_env: host::passed_variables(&settings.pass_env.value),
+            command: command.to_owned(),
+        })
+    }
+}
+
+fn read_file(path: &Path, name: &str, kind: FileKind) -> CommandResult<PartialSettings> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(PartialSettings::default()),
+        Err(error) => return Err(unavailable(format!("cannot read the settings `{name}`")).because(error)),
+    };
+    let source = SourceFile::new(name, text);
+    let (partial, diagnostics) = PartialSettings::parse(&source, kind);
+    let colour = host::colour(std::io::stderr().is_terminal());
+    for diagnostic in &diagnostics {
+        say(&diagnostic.render(&source, colour));
+    }
+    if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
+        return Err(invalid(format!("the settings `{name}` cannot be used: see the errors above")));
+    }
+    Ok(partial)
+}
+
+fn of_flags(limits: &LimitArgs) -> CommandResult<PartialSettings> {
+    let mut partial = PartialSettings::default();
+    let flags = [("slots", &limits.slots), ("cancel_grace", &limits.cancel_grace)];
+    for (key, text) in flags {
+        if let Some(text) = text {
+            partial.set_from_flag(key, text).map_err(|error| of_errors(&[error]))?;
+        }
+    }
+    Ok(partial)
+}
+
+fn of_errors(errors: &[SettingError]) -> crate::failure::Failure {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    invalid(lines.join("\n  "))
+}

@@ -1,0 +1,105 @@
+//! Reading a flow together with the evidence about it, for the commands that show and explain.
+
+use std::collections::BTreeMap;
+
+use orc_domain::flow::{Flow, Held, StepState};
+use orc_domain::graph::Pipeline;
+use orc_domain::ids::{FlowId, RunId};
+use orc_domain::run::{Run, RunState};
+use orc_domain::time::Timestamp;
+use orc_ports::reader::{FlowFilter, Reader as _};
+use orc_store_sqlite::SqliteReader;
+
+use crate::context::Context;
+use crate::evidence::{Carrier, Seen, last_output_at};
+use crate::explanation::{Facts, RunEvidence, SlotHolder};
+use crate::failure::{CommandResult, not_found};
+use crate::hold::of_store;
+use crate::view::progress::Progress;
+
+/// Live flows that are looked through for holders of slots.
+const FLOWS_WITH_SLOTS: u32 = 50;
+/// Events that are read at once.
+const PAGE: u32 = 1000;
+
+/// A flow, its definition, and the evidence.
+pub(crate) struct Look {
+    pub(crate) flow: Flow,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) now: Timestamp,
+    runs: BTreeMap<RunId, RunEvidence>,
+    slots: Vec<SlotHolder>,
+    /// What its events say; empty unless it was asked for.
+    pub(crate) past: Progress,
+}
+
+impl Look {
+    /// The flow as it stands, without its past.
+    pub(crate) async fn at_present(context: &Context, reader: &SqliteReader, id: FlowId) -> CommandResult<Self> {
+        let flow = reader.flow(id).await.map_err(of_store)?;
+        let flow = flow.ok_or_else(|| not_found(format!("there is no flow {id}")))?;
+        let pipeline = reader.pipeline(flow.spec.pipeline.clone()).await.map_err(of_store)?;
+        let (pipeline, _) = pipeline.ok_or_else(|| not_found(format!("the definition that {id} pinned is gone")))?;
+        let runs = flow.runs.values().map(|run| (run.id, evidence(context, run))).collect();
+        let slots = if waits_for_slot(&flow) { slot_holders(reader).await? } else { Vec::new() };
+        Ok(Self { flow, pipeline, now: context.now(), runs, slots, past: Progress::default() })
+    }
+
+    /// The same with what its events say: who cancelled it, how long steps took, which run was the last of each.
+    pub(crate) async fn with_past(context: &Context, reader: &SqliteReader, id: FlowId) -> CommandResult<Self> {
+        let mut look = Self::at_present(context, reader, id).await?;
+        let mut after = 0;
+        loop {
+            let events = reader.events(Some(id), after, PAGE).await.map_err(of_store)?;
+            let Some(last) = events.last() else { break };
+            after = last.position;
+            events.iter().for_each(|event| look.past.apply(event));
+        }
+        Ok(look)
+    }
+
+    /// As explanations take it.
+    pub(crate) fn facts<'a>(&'a self, carrier: &'a Carrier) -> Facts<'a> {
+        Facts {
+            flow: &self.flow,
+            pipeline: &self.pipeline,
+            now: self.now,
+            carrier,
+            runs: self.runs.clone(),
+            slots: &self.slots,
+            past: &self.past,
+        }
+    }
+
+    /// Evidence about a live run.
+    pub(crate) fn evidence(&self, run: RunId) -> Option<RunEvidence> {
+        self.runs.get(&run).copied()
+    }
+}
+
+/// What can be seen of a run.
+pub(crate) fn evidence(context: &Context, run: &Run) -> RunEvidence {
+    let process = match &run.state {
+        RunState::Running { process, .. } => Seen::of(process),
+        RunState::Pending { .. } | RunState::Finished { .. } => Seen::Unknown,
+    };
+    RunEvidence { process, last_output_at: last_output_at(context, run.flow, run.id) }
+}
+
+fn waits_for_slot(flow: &Flow) -> bool {
+    flow.steps.iter().any(|step| matches!(step.state, StepState::Ready { held_by: Some(Held::Slot), .. }))
+}
+
+async fn slot_holders(reader: &SqliteReader) -> CommandResult<Vec<SlotHolder>> {
+    let lines = reader.flows(FlowFilter::Live, None, FLOWS_WITH_SLOTS).await.map_err(of_store)?;
+    let mut holders = Vec::new();
+    for line in lines.iter().filter(|line| line.steps.active > 0) {
+        let Some(flow) = reader.flow(line.spec.id).await.map_err(of_store)? else { continue };
+        holders.extend(flow.runs.into_values().map(|run| {
+            let (RunState::Pending { since, .. } | RunState::Running { since, .. } | RunState::Finished { at: since, .. }) =
+                run.state;
+            SlotHolder { flow: run.flow, path: run.path, since }
+        }));
+    }
+    Ok(holders)
+}

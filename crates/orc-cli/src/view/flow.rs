@@ -1,0 +1,97 @@
+//! A flow and its steps as they stand, for people; the document form is [`super::result::document`].
+
+use orc_domain::flow::{Flow, FlowState, Phase, Step, StepOutcome, StepState, Stop};
+use orc_domain::time::Timestamp;
+
+use super::columns::{Columns, clean_line};
+use super::progress::outcome_words;
+use super::result::step_state_word;
+use crate::evidence::Carrier;
+use crate::explanation::{explain_flow, explain_step};
+use crate::look::Look;
+
+/// Characters of a reason.
+const REASON: usize = 120;
+
+/// The whole flow.
+pub(crate) fn text(look: &Look, carrier: &Carrier) -> String {
+    let flow = &look.flow;
+    let facts = look.facts(carrier);
+    let explanation = explain_flow(&facts);
+    let mut text = format!("{}  {}  {}\n", flow.spec.id, flow.spec.name, words(&flow.head.state));
+    if let Some(alarm) = &explanation.alarm {
+        text.push_str(&format!("! {alarm}\n"));
+    }
+    for hint in &explanation.hints {
+        text.push_str(&format!("  try: {hint}\n"));
+    }
+    let mut about = Columns::new();
+    about.row(["why", &explanation.reason]);
+    about.row(["started", &format!("{} by {}", ago(flow.spec.created_at, look.now), flow.spec.requested_by)]);
+    if let FlowState::Finished { at, .. } = &flow.head.state {
+        let took = at.since(flow.spec.created_at);
+        about.row(["ended", &format!("{} after {took}", ago(*at, look.now))]);
+    }
+    if let Some(before) = flow.spec.retry_of {
+        about.row(["retry of", &before.to_string()]);
+    }
+    about.row(["works in", &format!("{} (in place, sandbox: off)", flow.spec.directory)]);
+    for (name, value) in &flow.spec.inputs {
+        about.row(["input", &format!("{name} = {}", clean_line(&value.to_text().text, REASON))]);
+    }
+    text.push_str(&about.text("  "));
+    text.push('\n');
+    let mut steps = Columns::titled(&["STEP", "STATE", "SINCE", "TOOK", "ATTEMPTS", "REASON"]);
+    for step in in_order(flow) {
+        let indent = if step.element.is_some() { "  " } else { "" };
+        let path = format!("{indent}{}", step.path);
+        let since = ago(step.since, look.now);
+        let took = look.past.get(&step.path).and_then(|step| step.took(look.now));
+        let took = took.map_or_else(|| "-".to_owned(), |took| took.to_string());
+        let reason = match &step.state {
+            StepState::Finished { outcome: StepOutcome::Succeeded | StepOutcome::NoChange } => String::new(),
+            StepState::Finished { outcome: outcome @ (StepOutcome::Failed(_) | StepOutcome::Skipped(_)) } => {
+                outcome_words(outcome)
+            }
+            _ => explain_step(&facts, step).reason,
+        };
+        let attempts = step.attempts.to_string();
+        steps.row([&path, step_word(step), &since, &took, &attempts, &clean_line(&reason, REASON)]);
+    }
+    text.push_str(&steps.text("  "));
+    text
+}
+
+/// The state of a step, or its outcome once it is over.
+fn step_word(step: &Step) -> &'static str {
+    match &step.state {
+        StepState::Finished { outcome } => outcome.word(),
+        state => step_state_word(state),
+    }
+}
+
+/// Where a flow stands, in a few words.
+pub(crate) fn words(state: &FlowState) -> &'static str {
+    match state {
+        FlowState::Finished { outcome, .. } => outcome.word(),
+        FlowState::Live { stop: Stop::Cancel { .. }, .. } => "being cancelled",
+        FlowState::Live { stop: Stop::Force { .. }, .. } => "being ended at once",
+        FlowState::Live { phase: Phase::Main, .. } => "live",
+        FlowState::Live { phase: Phase::Finally { .. }, .. } => "live, in finally",
+    }
+}
+
+/// `3m20s ago`.
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
+    format!("{} ago", now.since(at))
+}
+
+/// Each step followed by its elements.
+fn in_order(flow: &Flow) -> Vec<&Step> {
+    let roots = flow.steps.iter().filter(|step| step.element.is_none());
+    let elements = |root: &Step| {
+        let no = root.no;
+        flow.steps.iter().filter(move |step| step.element.as_ref().is_some_and(|element| element.group == no))
+    };
+    roots.flat_map(|root| std::iter::once(root).chain(elements(root))).collect()
+}

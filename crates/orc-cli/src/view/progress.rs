@@ -1,0 +1,192 @@
+//! What the events of a flow say about its steps: a pure fold, the same for every form of showing it.
+
+use std::collections::BTreeMap;
+
+use orc_domain::event::{Event, Fact};
+use orc_domain::flow::{FlowOutcome, StepOutcome};
+use orc_domain::ids::RunId;
+use orc_domain::path::StepPath;
+use orc_domain::run::StopReason;
+use orc_domain::time::{Millis, Timestamp};
+
+/// A flow as its events tell it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    /// Steps in the order in which they were first heard of.
+    pub(crate) steps: Vec<StepProgress>,
+    /// When the flow began.
+    pub(crate) began_at: Option<Timestamp>,
+    /// Who asked it to end, and whether at once.
+    pub(crate) cancel: Option<(String, bool)>,
+    /// When and how it ended.
+    pub(crate) ended: Option<(Timestamp, FlowOutcome)>,
+    by_path: BTreeMap<StepPath, usize>,
+}
+
+/// A step as events tell it.
+#[derive(Clone, Debug)]
+pub(crate) struct StepProgress {
+    pub(crate) path: StepPath,
+    pub(crate) state: Shown,
+    pub(crate) attempt: u32,
+    pub(crate) run: Option<RunId>,
+    /// When its first run began.
+    pub(crate) began_at: Option<Timestamp>,
+    /// When it ended.
+    pub(crate) ended_at: Option<Timestamp>,
+    /// Elements, for a fan-out.
+    pub(crate) elements: Option<u32>,
+}
+
+/// Where a step stands, as far as events say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shown {
+    Waiting,
+    Running { since: Timestamp },
+    Retrying { not_before: Timestamp },
+    Stopping { reason: StopReason },
+    Finished(StepOutcome),
+}
+
+impl Progress {
+    /// The steps that are known before anything happens.
+    pub(crate) fn of_steps<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut progress = Self::default();
+        for key in keys {
+            progress.step(&StepPath::root(key));
+        }
+        progress
+    }
+
+    /// A step that was heard of.
+    pub(crate) fn get(&self, path: &StepPath) -> Option<&StepProgress> {
+        self.by_path.get(path).map(|at| &self.steps[*at])
+    }
+
+    /// Takes an event in.
+    pub(crate) fn apply(&mut self, event: &Event) {
+        let at = event.body.at;
+        match &event.body.fact {
+            Fact::FlowStarted { .. } => self.began_at = Some(at),
+            Fact::FlowCancelRequested { force } => self.cancel = Some((event.body.actor.to_string(), *force)),
+            Fact::FlowFinished { outcome } => self.ended = Some((at, *outcome)),
+            Fact::StepExpanded { path, total } => {
+                let step = self.step(path);
+                step.elements = Some(*total);
+                step.began_at.get_or_insert(at);
+            }
+            Fact::CommandRunStarted { path, run, attempt } => {
+                let step = self.step(path);
+                (step.state, step.attempt, step.run) = (Shown::Running { since: at }, *attempt, Some(*run));
+                step.began_at.get_or_insert(at);
+            }
+            Fact::CommandRunCompleted { path, run, attempt, .. } => {
+                let step = self.step(path);
+                (step.attempt, step.run) = (*attempt, Some(*run));
+                // A run that ended before its start was told still began about now.
+                step.began_at.get_or_insert(at);
+            }
+            Fact::RetryPlanned { path, not_before, .. } => {
+                self.step(path).state = Shown::Retrying { not_before: *not_before };
+            }
+            Fact::RunStopRequested { path, reason, .. } => self.step(path).state = Shown::Stopping { reason: *reason },
+            Fact::StepFinished { path, outcome } => {
+                let step = self.step(path);
+                (step.state, step.ended_at) = (Shown::Finished(outcome.clone()), Some(at));
+            }
+        }
+    }
+
+    /// Steps by what they do now: running, finished, all.
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        let running = |step: &&StepProgress| matches!(step.state, Shown::Running { .. } | Shown::Stopping { .. });
+        let finished = |step: &&StepProgress| matches!(step.state, Shown::Finished(_));
+        // Elements that are announced and not yet heard of count as well.
+        let announced: usize = self.steps.iter().filter_map(|step| step.elements).map(|n| n as usize).sum();
+        let heard = self.steps.iter().filter(|step| step.is_element()).count();
+        let all = self.steps.len() + announced.saturating_sub(heard);
+        (self.steps.iter().filter(running).count(), self.steps.iter().filter(finished).count(), all)
+    }
+
+    /// Steps as they are shown: each one followed by its elements.
+    pub(crate) fn ordered(&self) -> Vec<&StepProgress> {
+        let mut elements: BTreeMap<&str, Vec<&StepProgress>> = BTreeMap::new();
+        for step in &self.steps {
+            if let Some((group, _)) = step.path.as_str().split_once('[') {
+                elements.entry(group).or_default().push(step);
+            }
+        }
+        let roots = self.steps.iter().filter(|step| !step.is_element());
+        let with_elements = |step| {
+            let own = elements.remove(StepProgress::path_text(step)).unwrap_or_default();
+            std::iter::once(step).chain(own)
+        };
+        roots.flat_map(with_elements).collect()
+    }
+
+    fn step(&mut self, path: &StepPath) -> &mut StepProgress {
+        let next = self.steps.len();
+        let at = *self.by_path.entry(path.clone()).or_insert(next);
+        if at == next {
+            self.steps.push(StepProgress {
+                path: path.clone(),
+                state: Shown::Waiting,
+                attempt: 0,
+                run: None,
+                began_at: None,
+                ended_at: None,
+                elements: None,
+            });
+        }
+        &mut self.steps[at]
+    }
+}
+
+impl StepProgress {
+    fn path_text(&self) -> &str {
+        self.path.as_str()
+    }
+
+    /// Whether it is an element of a fan-out.
+    pub(crate) fn is_element(&self) -> bool {
+        self.path.as_str().ends_with(']')
+    }
+
+    /// How long it took, or has taken so far.
+    pub(crate) fn took(&self, now: Timestamp) -> Option<Millis> {
+        self.began_at.map(|began| self.ended_at.unwrap_or(now).since(began))
+    }
+
+    /// The state in words: `running`, `succeeded`, `failed: exit code 1`.
+    pub(crate) fn words(&self, now: Timestamp) -> String {
+        match &self.state {
+            Shown::Waiting => "waits".to_owned(),
+            Shown::Running { .. } => "runs".to_owned(),
+            Shown::Retrying { not_before } => format!("tries again in {}", not_before.since(now)),
+            Shown::Stopping { reason } => format!("is being ended ({})", stop_words(*reason)),
+            Shown::Finished(outcome) => outcome_words(outcome),
+        }
+    }
+}
+
+/// An outcome with its reason.
+pub(crate) fn outcome_words(outcome: &StepOutcome) -> String {
+    match outcome {
+        StepOutcome::Succeeded => "succeeded".to_owned(),
+        StepOutcome::NoChange => "nothing to do".to_owned(),
+        StepOutcome::Failed(failure) => format!("failed: {failure}"),
+        StepOutcome::Skipped(why) => format!("skipped: {why}"),
+        StepOutcome::Cancelled => "cancelled".to_owned(),
+    }
+}
+
+/// Why a run was asked to end, in words.
+pub(crate) fn stop_words(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Cancel => "the flow was cancelled",
+        StopReason::FailFast => "a sibling failed",
+        StopReason::Timeout => "its timeout is over",
+        StopReason::FinallyDeadline => "the time of `finally` is over",
+        StopReason::StartDeadline => "its start was not confirmed",
+    }
+}

@@ -1,0 +1,151 @@
+//! What every test through the binary needs: a place of its own and an emptied environment.
+#![allow(dead_code, reason = "each test target uses a part of it")]
+#![expect(clippy::disallowed_methods, reason = "these tests start the program as a user does")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// A repository and a data directory of a test's own.
+pub(crate) struct World {
+    dir: tempfile::TempDir,
+}
+
+/// What a command said and how it ended.
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("repo/pipelines")).unwrap();
+        Self { dir }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn repo(&self) -> PathBuf {
+        self.dir.path().join("repo")
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Writes a file into the repository.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.repo().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Writes `pipelines/NAME.yaml`, with the key that every pipeline must have until private worktrees exist.
+    pub(crate) fn pipeline(&self, name: &str, text: &str) -> PathBuf {
+        self.write(&format!("pipelines/{name}.yaml"), &format!("name: {name}\nworktree: in_place\n{text}"))
+    }
+
+    /// The program with these arguments, in the repository, with nothing of the caller's environment but `PATH`.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orchestrator"));
+        command.args(args).current_dir(self.repo()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("HOME", self.dir.path().join("home")).env("ORC_DATA", self.data());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
+        said(&self.command(args).output().unwrap())
+    }
+
+    /// Runs it, and fails the test with everything it said unless it ends with `code`.
+    pub(crate) fn run_to(&self, code: i32, args: &[&str]) -> Said {
+        let said = self.run(args);
+        assert_eq!(said.code, Some(code), "{args:?}\n--- stdout\n{}\n--- stderr\n{}", said.out, said.err);
+        said
+    }
+
+    /// Starts the program and leaves it running.
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
+        Running { child: Some(self.command(args).spawn().unwrap()) }
+    }
+
+    /// A JSON document of the program.
+    pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
+        let mut args = args.to_vec();
+        args.extend(["--output", "json"]);
+        let said = self.run(&args);
+        serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{args:?}: {error}\n{}\n{}", said.out, said.err))
+    }
+}
+
+pub(crate) fn said(output: &Output) -> Said {
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// The program, running; killed when the test ends.
+pub(crate) struct Running {
+    child: Option<Child>,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.as_ref().unwrap().id()).unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_raw(self.pid()).unwrap(), signal).unwrap();
+    }
+
+    /// Waits for the end, at most a minute.
+    pub(crate) fn wait(mut self) -> Said {
+        let child = self.child.take().unwrap();
+        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let (done, expired) = std::sync::mpsc::channel::<()>();
+        let watchdog = std::thread::Builder::new().spawn(move || {
+            if expired.recv_timeout(Duration::from_secs(60)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        });
+        let said = said(&child.wait_with_output().unwrap());
+        drop(done);
+        watchdog.unwrap().join().unwrap();
+        said
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits until a condition holds, looking often; fails the test after half a minute. The thing waited for happens in
+/// another process, so there is nothing to be woken by.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "did not happen in 30 s: {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// Lines of a file, none if it is missing.
+pub(crate) fn lines(path: impl AsRef<Path>) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
