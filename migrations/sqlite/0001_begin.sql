@@ -33,8 +33,6 @@ CREATE TABLE steps (
     PRIMARY KEY (flow, no),
     UNIQUE (flow, path)
 ) STRICT;
--- Answers the counts of a flow without reading its steps.
-CREATE INDEX steps_status ON steps (flow, status);
 
 -- `position` is the order of creation; ids of one flow have no order in time.
 CREATE TABLE runs (
@@ -50,13 +48,12 @@ CREATE TABLE runs (
     data TEXT NOT NULL,
     UNIQUE (flow, path, attempt)
 ) STRICT;
-CREATE INDEX runs_flow ON runs (flow, position);
 CREATE INDEX runs_live ON runs (flow) WHERE finished_at IS NULL;
 
 -- Runs that hold one of the instance's counted slots.
 CREATE TABLE slots (
     run TEXT PRIMARY KEY REFERENCES runs (id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 -- Positions have no gap; only the newest rows are appended, only the oldest may ever be removed.
 CREATE TABLE events (
@@ -73,12 +70,12 @@ CREATE INDEX events_flow ON events (flow, position);
 
 -- The outbox: what is here is not delivered.
 CREATE TABLE effects (
-    position INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
     flow TEXT NOT NULL REFERENCES flows (id),
-    data TEXT NOT NULL
-) STRICT;
-CREATE INDEX effects_flow ON effects (flow, position);
+    position INTEGER NOT NULL,
+    id TEXT NOT NULL UNIQUE,
+    data TEXT NOT NULL,
+    PRIMARY KEY (flow, position)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE instances (
     id TEXT PRIMARY KEY,

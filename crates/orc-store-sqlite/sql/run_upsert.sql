@@ -1,8 +1,7 @@
-INSERT INTO runs (id, flow, path, attempt, started_at, finished_at, process, data)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO runs (id, flow, path, attempt, started_at, process, data)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (id) DO UPDATE SET
     started_at = COALESCE(runs.started_at, excluded.started_at),
-    finished_at = excluded.finished_at,
     process = COALESCE(excluded.process, runs.process),
     data = excluded.data
 WHERE runs.finished_at IS NULL AND runs.flow = excluded.flow

@@ -13,7 +13,9 @@ use sqlx::{Connection as _, Row as _, query};
 use crate::failure::failed;
 use crate::read::size;
 use crate::row::{self, Place};
-use crate::schema::{SCHEMA_VERSION, beside, cannot_open, check_readable, read_options, require_file, version};
+use crate::schema::{
+    SCHEMA_VERSION, beside, cannot_open, check_readable, open_writable, read_options, require_file, version,
+};
 use crate::statement::{
     CHECK_EVENT_GAPS, CHECK_FINISHED_COUNT, CHECK_LIVE_RUNS_OF_FINISHED_FLOWS, CHECK_LIVE_RUNS_WITHOUT_SLOT,
     CHECK_SLOTS_WITHOUT_LIVE_RUN, CHECK_UNFINISHED_WITHOUT_ALARM, SCAN_EFFECTS, SCAN_EVENTS, SCAN_FLOWS,
@@ -51,11 +53,7 @@ pub struct Facts {
 
 impl Findings {
     fn add(&mut self, finding: String) {
-        if self.listed.len() < LISTED {
-            self.listed.push(finding)
-        } else {
-            self.further += 1
-        }
+        if self.listed.len() < LISTED { self.listed.push(finding) } else { self.further += 1 }
     }
 }
 
@@ -88,10 +86,7 @@ pub async fn check(path: &Path) -> Result<Findings, StoreError> {
         let table: String = broken.try_get(0).map_err(failed("foreign_key_check"))?;
         let row: Option<i64> = broken.try_get(1).map_err(failed("foreign_key_check"))?;
         let parent: String = broken.try_get(2).map_err(failed("foreign_key_check"))?;
-        findings.add(format!(
-            "row {} of `{table}` refers to no row of `{parent}`",
-            row.unwrap_or_default()
-        ));
+        findings.add(format!("row {} of `{table}` refers to no row of `{parent}`", row.unwrap_or_default()));
     }
     for (statement, meaning) in INVARIANTS {
         for found in rows(&mut connection, statement.text).await? {
@@ -105,27 +100,9 @@ pub async fn check(path: &Path) -> Result<Findings, StoreError> {
     scan(&mut connection, SCAN_PIPELINES, pipeline, &mut findings).await?;
     scan(&mut connection, SCAN_FLOWS, flow, &mut findings).await?;
     scan(&mut connection, SCAN_STEPS, step, &mut findings).await?;
-    scan(
-        &mut connection,
-        SCAN_RUNS,
-        |found| row::run(found).map(drop),
-        &mut findings,
-    )
-    .await?;
-    scan(
-        &mut connection,
-        SCAN_EVENTS,
-        |found| row::event(found).map(drop),
-        &mut findings,
-    )
-    .await?;
-    scan(
-        &mut connection,
-        SCAN_EFFECTS,
-        |found| row::effect(found).map(drop),
-        &mut findings,
-    )
-    .await?;
+    scan(&mut connection, SCAN_RUNS, |found| row::run(found).map(drop), &mut findings).await?;
+    scan(&mut connection, SCAN_EVENTS, |found| row::event(found).map(drop), &mut findings).await?;
+    scan(&mut connection, SCAN_EFFECTS, |found| row::effect(found).map(drop), &mut findings).await?;
     connection.close().await.map_err(failed("close"))?;
     Ok(findings)
 }
@@ -136,10 +113,7 @@ pub async fn check(path: &Path) -> Result<Findings, StoreError> {
 /// When `to` exists, or either file cannot be used.
 pub async fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
     if to.exists() {
-        let taken = io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "the file is there already; name a new one",
-        );
+        let taken = io::Error::new(io::ErrorKind::AlreadyExists, "the file is there already; name a new one");
         return Err(cannot_open(to, taken));
     }
     let mut connection = connect(path).await?;
@@ -148,17 +122,24 @@ pub async fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
     let Some(name) = half.to_str() else {
         return Err(cannot_open(to, io::Error::other("its name is not UTF-8")));
     };
-    query("VACUUM INTO $1")
-        .bind(name)
-        .execute(&mut connection)
-        .await
-        .map_err(failed("backup"))?;
+    query("VACUUM INTO $1").bind(name).execute(&mut connection).await.map_err(failed("backup"))?;
     connection.close().await.map_err(failed("close"))?;
     let finish = || {
         File::open(&half)?.sync_all()?;
         fs::rename(&half, to)
     };
     finish().map_err(|error| cannot_open(to, error))
+}
+
+/// Gives the unused space of the database at `path` back to the disk; the caller holds the lock of the data directory.
+///
+/// # Errors
+/// As [`crate::SqliteStore::open`], and when there is no room for the copy that this needs.
+pub async fn vacuum(path: &Path) -> Result<(), StoreError> {
+    require_file(path)?;
+    let mut connection = open_writable(path).await?;
+    query("VACUUM").execute(&mut connection).await.map_err(failed("vacuum"))?;
+    connection.close().await.map_err(failed("close"))
 }
 
 /// Facts about the database at `path`, also of one that is too new.
@@ -186,9 +167,7 @@ pub async fn facts(path: &Path) -> Result<Facts, StoreError> {
 
 async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
     require_file(path)?;
-    SqliteConnection::connect_with(&read_options(path))
-        .await
-        .map_err(|error| cannot_open(path, error))
+    SqliteConnection::connect_with(&read_options(path)).await.map_err(|error| cannot_open(path, error))
 }
 
 async fn rows(connection: &mut SqliteConnection, text: &'static str) -> Result<Vec<SqliteRow>, StoreError> {
@@ -216,10 +195,7 @@ async fn scan(
 }
 
 fn pipeline(found: &SqliteRow) -> Result<(), StoreError> {
-    let place = Place {
-        table: "pipelines",
-        id: row::id_of(found, "pipelines", "hash")?,
-    };
+    let place = Place { table: "pipelines", id: row::id_of(found, "pipelines", "hash")? };
     place.json::<Pipeline>(found, "body").map(drop)
 }
 

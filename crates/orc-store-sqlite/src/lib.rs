@@ -29,7 +29,7 @@ use orc_ports::store::{Commit, Committed, Guarded, Instance, LoadedFlow, Store, 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-pub use self::check::{Facts, Findings, backup, check, facts};
+pub use self::check::{Facts, Findings, backup, check, facts, vacuum};
 pub use self::reader::SqliteReader;
 pub use self::schema::{MIGRATIONS, Migration, SCHEMA_VERSION, write_empty};
 pub use self::statement::{STATEMENTS, Statement};
@@ -58,28 +58,17 @@ impl SqliteStore {
         let writer = TaskTracker::new();
         writer.spawn(Writer::new(connection).run(messages));
         writer.close();
-        Ok(Self {
-            inbox,
-            reads: Reads::new(path),
-            writer,
-        })
+        Ok(Self { inbox, reads: Reads::new(path), writer })
     }
 
     async fn write(&self, work: Work) -> Result<Outcome, StoreError> {
         let (answer, answered) = oneshot::channel();
-        self.inbox
-            .send(Message::Write(work, answer))
-            .await
-            .map_err(|_| StoreError::Closed)?;
+        self.inbox.send(Message::Write(work, answer)).await.map_err(|_| StoreError::Closed)?;
         answered.await.map_err(|_| StoreError::Closed)?
     }
 
     fn reads(&self) -> Result<&Reads, StoreError> {
-        if self.inbox.is_closed() {
-            Err(StoreError::Closed)
-        } else {
-            Ok(&self.reads)
-        }
+        if self.inbox.is_closed() { Err(StoreError::Closed) } else { Ok(&self.reads) }
     }
 }
 
@@ -109,32 +98,18 @@ const fn committed(outcome: Outcome) -> Committed {
 
 impl Store for SqliteStore {
     fn pipeline_insert(&self, hash: ContentHash, pipeline: Arc<Pipeline>, source: String) -> StoreResult<'_, ()> {
-        Box::pin(async move {
-            self.write(Work::pipeline_insert(&hash, &pipeline, source)?)
-                .await
-                .map(drop)
-        })
+        Box::pin(async move { self.write(Work::pipeline_insert(&hash, &pipeline, source)?).await.map(drop) })
     }
 
     fn pipeline_get(&self, hash: ContentHash) -> StoreResult<'_, Option<Arc<Pipeline>>> {
-        Box::pin(async move {
-            Ok(self
-                .reads()?
-                .pipeline(&hash)
-                .await?
-                .map(|(pipeline, _)| Arc::new(pipeline)))
-        })
+        Box::pin(async move { Ok(self.reads()?.pipeline(&hash).await?.map(|(pipeline, _)| Arc::new(pipeline))) })
     }
 
     fn commit(&self, commit: Commit) -> StoreResult<'_, Committed> {
         Box::pin(async move {
             // A decision that changes nothing is not written.
             if commit.decision.is_empty() {
-                return if self.inbox.is_closed() {
-                    Err(StoreError::Closed)
-                } else {
-                    Ok(Committed::Done)
-                };
+                return if self.inbox.is_closed() { Err(StoreError::Closed) } else { Ok(Committed::Done) };
             }
             self.write(Work::commit(&commit)?).await.map(committed)
         })
@@ -189,10 +164,7 @@ impl Store for SqliteStore {
             // Readers first: the last connection that goes copies the log back and removes it.
             self.reads.close().await;
             let (done, ended) = oneshot::channel();
-            self.inbox
-                .send(Message::Close(done))
-                .await
-                .map_err(|_| StoreError::Closed)?;
+            self.inbox.send(Message::Close(done)).await.map_err(|_| StoreError::Closed)?;
             ended.await.map_err(|_| StoreError::Closed)?;
             self.writer.wait().await;
             Ok(())

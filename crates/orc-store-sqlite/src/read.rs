@@ -49,10 +49,7 @@ impl Reads {
             .max_lifetime(None)
             .test_before_acquire(false)
             .connect_lazy_with(read_options(path));
-        Self {
-            pool,
-            path: path.into(),
-        }
+        Self { pool, path: path.into() }
     }
 
     /// A connection, for checks that belong to no call.
@@ -71,10 +68,7 @@ impl Reads {
             .await
             .map_err(failed("pipeline_get"))?;
         let Some(found) = found else { return Ok(None) };
-        let place = Place {
-            table: "pipelines",
-            id: hash.as_str(),
-        };
+        let place = Place { table: "pipelines", id: hash.as_str() };
         Ok(Some((place.json(&found, "body")?, place.column(&found, "source")?)))
     }
 
@@ -82,11 +76,7 @@ impl Reads {
         const OPERATION: &str = "flow_load";
         let mut snapshot = self.pool.begin().await.map_err(failed(OPERATION))?;
         let text = id.to_string();
-        let found = query(FLOW_GET.text)
-            .bind(&text)
-            .fetch_optional(&mut *snapshot)
-            .await
-            .map_err(failed(OPERATION))?;
+        let found = query(FLOW_GET.text).bind(&text).fetch_optional(&mut *snapshot).await.map_err(failed(OPERATION))?;
         let Some(found) = found else { return Ok(None) };
         let (spec, head) = row::flow(&found, &text)?;
         let rows = all(&mut snapshot, OPERATION, STEPS_OF_FLOW, &text).await?;
@@ -95,11 +85,7 @@ impl Reads {
             let step = row::step(found, &text)?;
             if step.no.0 as usize != no {
                 let id = format!("{text} no {no}");
-                return Err(Place {
-                    table: "steps",
-                    id: &id,
-                }
-                .corrupt("no", &"the row is missing"));
+                return Err(Place { table: "steps", id: &id }.corrupt("no", &"the row is missing"));
             }
             steps.push(step);
         }
@@ -111,15 +97,7 @@ impl Reads {
             runs.insert(record.run.id, record.run);
         }
         claimed.sort_unstable();
-        Ok(Some(LoadedFlow {
-            flow: Flow {
-                spec,
-                head,
-                steps,
-                runs,
-            },
-            claimed,
-        }))
+        Ok(Some(LoadedFlow { flow: Flow { spec, head, steps, runs }, claimed }))
     }
 
     pub(crate) async fn flows_unfinished(&self, after: Option<FlowId>, limit: u32) -> Answer<Vec<FlowId>> {
@@ -130,13 +108,7 @@ impl Reads {
             .await
             .map_err(failed("flows_unfinished"))?;
         rows.iter()
-            .map(|found| {
-                Place {
-                    table: "flows",
-                    id: row::id_of(found, "flows", "id")?,
-                }
-                .parsed(found, "id")
-            })
+            .map(|found| Place { table: "flows", id: row::id_of(found, "flows", "id")? }.parsed(found, "id"))
             .collect()
     }
 
@@ -150,10 +122,7 @@ impl Reads {
     }
 
     pub(crate) async fn instances_open(&self) -> Answer<Vec<Instance>> {
-        let rows = query(INSTANCES_OPEN.text)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed("instances_open"))?;
+        let rows = query(INSTANCES_OPEN.text).fetch_all(&self.pool).await.map_err(failed("instances_open"))?;
         rows.iter().map(row::instance).collect()
     }
 
@@ -171,18 +140,9 @@ impl Reads {
     }
 
     pub(crate) async fn consumer_cursor(&self, name: &'static str) -> Answer<u64> {
-        let found = query(CONSUMER_GET.text)
-            .bind(name)
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(failed("consumer_cursor"))?;
-        found.map_or(Ok(0), |found| {
-            Place {
-                table: "consumers",
-                id: name,
-            }
-            .count(&found, "position")
-        })
+        let found =
+            query(CONSUMER_GET.text).bind(name).fetch_optional(&self.pool).await.map_err(failed("consumer_cursor"))?;
+        found.map_or(Ok(0), |found| Place { table: "consumers", id: name }.count(&found, "position"))
     }
 
     pub(crate) async fn flows(&self, filter: FlowFilter, before: Option<FlowId>, limit: u32) -> Answer<Vec<FlowLine>> {
@@ -204,13 +164,7 @@ impl Reads {
             let id = row::id_of(found, "flows", "id")?;
             let (spec, head) = row::flow(found, id)?;
             let steps = step_counts(&mut snapshot, id).await?;
-            lines.push(FlowLine {
-                spec,
-                state: head.state,
-                updated_at: head.seen,
-                wake_at: head.wake_at,
-                steps,
-            });
+            lines.push(FlowLine { spec, state: head.state, updated_at: head.seen, wake_at: head.wake_at, steps });
         }
         Ok(lines)
     }
@@ -243,11 +197,7 @@ impl Reads {
     }
 
     pub(crate) async fn run(&self, id: RunId) -> Answer<Option<RunRecord>> {
-        let found = query(RUN_GET.text)
-            .bind(id.to_string())
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(failed("run"))?;
+        let found = query(RUN_GET.text).bind(id.to_string()).fetch_optional(&self.pool).await.map_err(failed("run"))?;
         found.as_ref().map(row::run).transpose()
     }
 
@@ -266,10 +216,7 @@ impl Reads {
                 .await
                 .map_err(failed("ids_ending"))?;
             for found in rows.iter() {
-                let place = Place {
-                    table,
-                    id: row::id_of(found, table, "id")?,
-                };
+                let place = Place { table, id: row::id_of(found, table, "id")? };
                 if place.id.ends_with(suffix) {
                     ids.push(match table {
                         "flows" => AnyId::Flow(place.parsed(found, "id")?),
@@ -289,11 +236,7 @@ impl Reads {
             .fetch_one(&mut *snapshot)
             .await
             .map_err(failed("totals"))?;
-        let finished_flows = Place {
-            table: "counters",
-            id: work::FLOWS_FINISHED,
-        }
-        .count(&finished, "value")?;
+        let finished_flows = Place { table: "counters", id: work::FLOWS_FINISHED }.count(&finished, "value")?;
         let live_flows = number(&mut snapshot, FLOWS_LIVE_COUNT).await?;
         let live_runs = number(&mut snapshot, RUNS_LIVE_COUNT).await?;
         let slots = number(&mut snapshot, SLOTS_COUNT).await?;
@@ -322,18 +265,11 @@ async fn all(
     statement: Statement,
     id: &str,
 ) -> Answer<Vec<SqliteRow>> {
-    query(statement.text)
-        .bind(id)
-        .fetch_all(connection)
-        .await
-        .map_err(failed(operation))
+    query(statement.text).bind(id).fetch_all(connection).await.map_err(failed(operation))
 }
 
 async fn number(connection: &mut SqliteConnection, statement: Statement) -> Answer<u64> {
-    let found = query(statement.text)
-        .fetch_one(connection)
-        .await
-        .map_err(failed(statement.name))?;
+    let found = query(statement.text).fetch_one(connection).await.map_err(failed(statement.name))?;
     let number: i64 = found.try_get(0).map_err(failed(statement.name))?;
     Ok(number.unsigned_abs())
 }
@@ -341,10 +277,7 @@ async fn number(connection: &mut SqliteConnection, statement: Statement) -> Answ
 async fn step_counts(connection: &mut SqliteConnection, flow: &str) -> Answer<StepCounts> {
     let mut counts = StepCounts::default();
     for found in &all(connection, "flows", STEPS_COUNTS, flow).await? {
-        let place = Place {
-            table: "steps",
-            id: flow,
-        };
+        let place = Place { table: "steps", id: flow };
         let status: &str = place.column(found, "status")?;
         let number: i64 = found.try_get(1).map_err(failed("flows"))?;
         let counter = match status {

@@ -22,11 +22,7 @@ pub(crate) struct Place<'a> {
 impl Place<'_> {
     /// The row cannot be read because of `column`.
     pub(crate) fn corrupt(&self, column: &str, why: &dyn std::fmt::Display) -> StoreError {
-        StoreError::Corrupt {
-            table: self.table,
-            id: self.id.to_owned(),
-            what: format!("column `{column}`: {why}"),
-        }
+        StoreError::Corrupt { table: self.table, id: self.id.to_owned(), what: format!("column `{column}`: {why}") }
     }
 
     /// A column as the driver gives it.
@@ -76,16 +72,9 @@ pub(crate) fn flow(row: &SqliteRow, id: &str) -> Result<(FlowSpec, FlowHead), St
 
 /// `no, data` of a step.
 pub(crate) fn step(row: &SqliteRow, flow: &str) -> Result<Step, StoreError> {
-    let no: i64 = Place {
-        table: "steps",
-        id: flow,
-    }
-    .column(row, "no")?;
+    let no: i64 = Place { table: "steps", id: flow }.column(row, "no")?;
     let id = format!("{flow} no {no}");
-    let place = Place {
-        table: "steps",
-        id: &id,
-    };
+    let place = Place { table: "steps", id: &id };
     let step: Step = place.json(row, "data")?;
     if i64::from(step.no.0) != no {
         return Err(place.corrupt("data", &format_args!("it is about step {}", step.no.0)));
@@ -102,36 +91,18 @@ pub(crate) fn run(row: &SqliteRow) -> Result<RunRecord, StoreError> {
         return Err(place.corrupt("data", &format_args!("it is about {}", run.id)));
     }
     let claimed_by: Option<&str> = place.column(row, "claimed_by")?;
-    let claimed_by = claimed_by
-        .map(str::parse)
-        .transpose()
-        .map_err(|error| place.corrupt("claimed_by", &error))?;
+    let claimed_by = claimed_by.map(str::parse).transpose().map_err(|error| place.corrupt("claimed_by", &error))?;
     let process: Option<&str> = place.column(row, "process")?;
-    let process = process
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|error| place.corrupt("process", &error))?;
+    let process = process.map(serde_json::from_str).transpose().map_err(|error| place.corrupt("process", &error))?;
     let started_at: Option<i64> = place.column(row, "started_at")?;
-    Ok(RunRecord {
-        run,
-        claimed_by,
-        started_at: started_at.map(Timestamp::from_millis),
-        process,
-    })
+    Ok(RunRecord { run, claimed_by, started_at: started_at.map(Timestamp::from_millis), process })
 }
 
 /// All columns of an event.
 pub(crate) fn event(row: &SqliteRow) -> Result<Event, StoreError> {
-    let position: i64 = Place {
-        table: "events",
-        id: "?",
-    }
-    .column(row, "position")?;
+    let position: i64 = Place { table: "events", id: "?" }.column(row, "position")?;
     let id = position.to_string();
-    let place = Place {
-        table: "events",
-        id: &id,
-    };
+    let place = Place { table: "events", id: &id };
     let version = place.count(row, "v")?;
     if version != u64::from(EVENT_VERSION) {
         return Err(place.corrupt("v", &format_args!("version {version} of an event is not known")));
@@ -143,33 +114,20 @@ pub(crate) fn event(row: &SqliteRow) -> Result<Event, StoreError> {
         position: place.count(row, "position")?,
         flow: place.parsed(row, "flow")?,
         workspace: place.parsed(row, "workspace")?,
-        body: EventBody {
-            at: Timestamp::from_millis(at),
-            actor,
-            fact,
-        },
+        body: EventBody { at: Timestamp::from_millis(at), actor, fact },
     })
 }
 
 /// `id, data` of an effect.
 pub(crate) fn effect(row: &SqliteRow) -> Result<Effect, StoreError> {
-    let place = Place {
-        table: "effects",
-        id: id_of(row, "effects", "id")?,
-    };
+    let place = Place { table: "effects", id: id_of(row, "effects", "id")? };
     let kind: EffectKind = place.json(row, "data")?;
-    Ok(Effect {
-        id: place.parsed(row, "id")?,
-        kind,
-    })
+    Ok(Effect { id: place.parsed(row, "id")?, kind })
 }
 
 /// An instance.
 pub(crate) fn instance(row: &SqliteRow) -> Result<Instance, StoreError> {
-    let place = Place {
-        table: "instances",
-        id: id_of(row, "instances", "id")?,
-    };
+    let place = Place { table: "instances", id: id_of(row, "instances", "id")? };
     let began_at: i64 = place.column(row, "began_at")?;
     Ok(Instance {
         id: place.parsed(row, "id")?,

@@ -52,6 +52,8 @@ pub(crate) const TEMPLATE: &[u8] = include_bytes!("../../../migrations/sqlite/te
 const BUSY: Duration = Duration::from_secs(10);
 /// Shapes of scripts whose prepared form is kept; a shape is the kinds and number of rows of a commit.
 const STATEMENT_CACHE: usize = 256;
+/// 32 MiB of pages (negative: KiB): the parts of the indexes that live flows touch.
+const CACHE: &str = "-32768";
 /// Pages of the log (4 KiB each) after which a commit copies it back; idle time does it earlier.
 const CHECKPOINT_PAGES: &str = "4000";
 /// Bytes the log is cut to when it starts over.
@@ -67,6 +69,7 @@ fn write_options(path: &Path) -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Normal)
         .busy_timeout(BUSY)
         .statement_cache_capacity(STATEMENT_CACHE)
+        .pragma("cache_size", CACHE)
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .pragma("journal_size_limit", LOG_BYTES)
         .thread_name(|_| "store-writer".to_owned())
@@ -79,10 +82,7 @@ pub(crate) fn require_file(path: &Path) -> Result<(), StoreError> {
     }
     Err(cannot_open(
         path,
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            "there is no database yet; the first `run` makes it",
-        ),
+        io::Error::new(io::ErrorKind::NotFound, "there is no database yet; the first `run` makes it"),
     ))
 }
 
@@ -98,14 +98,21 @@ pub(crate) fn read_options(path: &Path) -> SqliteConnectOptions {
 /// Opens a database for writing: makes it if it is missing, and migrates it if it is old.
 pub(crate) async fn open_writable(path: &Path) -> Result<SqliteConnection, StoreError> {
     create(path).map_err(|error| cannot_open(path, error))?;
-    let mut connection = SqliteConnection::connect_with(&write_options(path))
-        .await
-        .map_err(|error| cannot_open(path, error))?;
+    let mut connection =
+        SqliteConnection::connect_with(&write_options(path)).await.map_err(|error| cannot_open(path, error))?;
     let found = version(&mut connection, path).await?;
+    require_write(&mut connection, found).await?;
     if found < SCHEMA_VERSION {
         migrate(&mut connection, found).await?;
     }
     Ok(connection)
+}
+
+/// SQLite opens a file that it may not write without a word, and even begins to write; this asks, and changes nothing.
+async fn require_write(connection: &mut SqliteConnection, found: i64) -> Result<(), StoreError> {
+    let text = format!("BEGIN IMMEDIATE; PRAGMA user_version = {found}; ROLLBACK");
+    connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(text))).await.map_err(failed("open"))?;
+    Ok(())
 }
 
 /// Makes sure that a connection which only reads sees the schema of this program.
@@ -127,16 +134,10 @@ pub(crate) async fn version(connection: &mut SqliteConnection, path: &Path) -> R
     let found: i64 = pragma(connection, "PRAGMA user_version").await.map_err(number)?;
     // Zero and zero is a file that SQLite made and nobody filled.
     if application != APPLICATION_ID && (application, found) != (0, 0) {
-        return Err(cannot_open(
-            path,
-            io::Error::other("it is a database of another program"),
-        ));
+        return Err(cannot_open(path, io::Error::other("it is a database of another program")));
     }
     if found > SCHEMA_VERSION {
-        return Err(StoreError::Newer {
-            found,
-            known: SCHEMA_VERSION,
-        });
+        return Err(StoreError::Newer { found, known: SCHEMA_VERSION });
     }
     Ok(found)
 }
@@ -158,11 +159,7 @@ async fn migrate(connection: &mut SqliteConnection, found: i64) -> Result<(), St
         if let Err(error) = applied {
             // Without this the connection would stay inside the failed transaction.
             let undone = connection.execute("ROLLBACK").await;
-            tracing::error!(
-                migration = migration.name,
-                ?undone,
-                "a migration failed and was taken back"
-            );
+            tracing::error!(migration = migration.name, ?undone, "a migration failed and was taken back");
             return Err(failed("migrate")(error));
         }
         tracing::info!(migration = migration.name, "the database was migrated");
@@ -182,10 +179,7 @@ fn create(path: &Path) -> io::Result<()> {
             log.display()
         )));
     }
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
     let fresh = beside(path, &format!("-new-{}", std::process::id()));
     let made = write_template(&fresh).and_then(|()| install(&fresh, path));
@@ -210,11 +204,7 @@ fn install(fresh: &Path, path: &Path) -> io::Result<()> {
     match fs::hard_link(fresh, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             // An empty file is what SQLite leaves when it was opened and never written.
-            if fs::metadata(path)?.len() == 0 {
-                fs::rename(fresh, path)
-            } else {
-                Ok(())
-            }
+            if fs::metadata(path)?.len() == 0 { fs::rename(fresh, path) } else { Ok(()) }
         }
         // Some file systems have no hard links.
         Err(_) => fs::rename(fresh, path),
@@ -231,10 +221,7 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// The database cannot be opened.
 pub(crate) fn cannot_open(path: &Path, source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
-    StoreError::Open {
-        path: path.display().to_string(),
-        source: Box::new(source),
-    }
+    StoreError::Open { path: path.display().to_string(), source: Box::new(source) }
 }
 
 /// Writes the template of an empty database to `path`, which must not exist: every migration applied to nothing.
@@ -248,4 +235,85 @@ pub async fn write_empty(path: &Path) -> Result<(), StoreError> {
     migrate(&mut connection, 0).await?;
     // Closing copies the log back and removes it, so that the file alone is the database.
     connection.close().await.map_err(failed("close"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything a database says about itself.
+    async fn description(path: &Path) -> Vec<String> {
+        let mut connection = SqliteConnection::connect_with(&read_options(path)).await.unwrap();
+        let mut lines = Vec::new();
+        for text in [
+            "SELECT type || ' ' || name || ' on ' || tbl_name || ': ' || coalesce(sql, '') FROM sqlite_schema ORDER BY 1",
+            "SELECT name || ' = ' || value FROM counters ORDER BY 1",
+            "SELECT 'application ' || application_id FROM pragma_application_id",
+            "SELECT 'version ' || user_version FROM pragma_user_version",
+            "SELECT 'journal ' || journal_mode FROM pragma_journal_mode",
+            "SELECT 'rows ' || (SELECT count(*) FROM pipelines) || ' ' || (SELECT count(*) FROM flows)",
+        ] {
+            for row in sqlx::query(text).fetch_all(&mut connection).await.unwrap() {
+                lines.push(row.try_get::<String, _>(0).unwrap());
+            }
+        }
+        connection.close().await.unwrap();
+        lines
+    }
+
+    #[tokio::test]
+    async fn the_template_is_every_migration_applied_to_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let (copied, made) = (directory.path().join("copied.db"), directory.path().join("made.db"));
+        create(&copied).unwrap();
+        write_empty(&made).await.unwrap();
+        let hint = "run `cargo run -p orc-store-sqlite --example template` after a change of the migrations";
+        assert_eq!(description(&copied).await, description(&made).await, "{hint}");
+    }
+
+    #[test]
+    fn migrations_count_from_one() {
+        let versions: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+        assert_eq!(versions, (1..=SCHEMA_VERSION).collect::<Vec<_>>());
+        assert!(MIGRATIONS.iter().all(|migration| migration.name.starts_with(&format!("{:04}_", migration.version))));
+    }
+
+    #[test]
+    fn a_database_appears_whole_and_is_never_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/er/orc.db");
+        create(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), TEMPLATE);
+        fs::write(&path, "mine").unwrap();
+        create(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        // Somebody made it between the look and the link.
+        let fresh = directory.path().join("fresh");
+        fs::write(&fresh, "other").unwrap();
+        install(&fresh, &path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        let left: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
+        assert_eq!(left.len(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_log_without_its_database_is_not_mixed_with_a_new_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("orc.db");
+        fs::write(beside(&path, "-wal"), "frames").unwrap();
+        let error = create(&path).unwrap_err().to_string();
+        assert!(error.contains("orc.db-wal") && error.contains("put the database back"), "{error}");
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_may_not_be_written_is_refused_when_it_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("orc.db");
+        create(&path).unwrap();
+        // The mode that SQLite falls back to when the permissions say no, which they never do to root.
+        let mut connection = SqliteConnection::connect_with(&read_options(&path)).await.unwrap();
+        let error = require_write(&mut connection, SCHEMA_VERSION).await.unwrap_err();
+        assert!(matches!(error, StoreError::ReadOnly { operation: "open", .. }), "{error:?}");
+    }
 }

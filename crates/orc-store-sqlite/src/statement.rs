@@ -52,6 +52,7 @@ statements! {
     EVENTS_AFTER = "events_after";
     EVENTS_LAST = "events_last";
     EVENTS_OF_FLOW = "events_of_flow";
+    FLOW_FINISH = "flow_finish";
     FLOW_GET = "flow_get";
     FLOW_INSERT = "flow_insert";
     FLOW_UPDATE = "flow_update";
@@ -69,6 +70,7 @@ statements! {
     PIPELINE_INSERT = "pipeline_insert";
     RUN_CLAIM = "run_claim";
     RUN_EXISTS = "run_exists";
+    RUN_FINISH = "run_finish";
     RUN_GET = "run_get";
     RUN_POSITION = "run_position";
     RUN_UPSERT = "run_upsert";
@@ -145,10 +147,7 @@ impl Bind<'_> {
 impl Script {
     /// Adds a statement; its arguments follow.
     pub(crate) fn push(&mut self, statement: Statement) -> Bind<'_> {
-        let full = self
-            .calls
-            .last()
-            .is_none_or(|call| call.statements.len() >= STATEMENTS_PER_CALL);
+        let full = self.calls.last().is_none_or(|call| call.statements.len() >= STATEMENTS_PER_CALL);
         if full {
             self.calls.push(Call::default());
         }
@@ -157,9 +156,7 @@ impl Script {
         call.statements.push(statement.name);
         renumber(statement.text, call.arguments.len(), &mut call.text);
         call.text.push_str(";\n");
-        Bind {
-            arguments: &mut call.arguments,
-        }
+        Bind { arguments: &mut call.arguments }
     }
 
     /// Runs everything, `prefix` (statements without arguments, `count` of them) before it.
@@ -172,11 +169,7 @@ impl Script {
         let mut ran = Vec::new();
         let mut skip = count;
         for (index, call) in self.calls.into_iter().enumerate() {
-            let text = if index == 0 {
-                format!("{prefix}{}", call.text)
-            } else {
-                call.text
-            };
+            let text = if index == 0 { format!("{prefix}{}", call.text) } else { call.text };
             let query = sqlx::query_with(AssertSqlSafe(text).into_sql_str(), call.arguments);
             let mut answers = connection.fetch_many(query);
             let mut names = call.statements.into_iter();
@@ -188,11 +181,7 @@ impl Script {
                     Ok(Some(Either::Left(_))) if skip > 0 => skip -= 1,
                     Ok(Some(Either::Left(done))) => {
                         let statement = names.next().unwrap_or("?");
-                        ran.push(Ran {
-                            statement,
-                            changed: done.rows_affected(),
-                            returned,
-                        });
+                        ran.push(Ran { statement, changed: done.rows_affected(), returned });
                         returned = 0;
                     }
                     Err(source) => return Err(Stopped { ran, source }),
@@ -233,17 +222,10 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         files.sort();
-        let listed: Vec<String> = STATEMENTS
-            .iter()
-            .map(|statement| format!("{}.sql", statement.name))
-            .collect();
+        let listed: Vec<String> = STATEMENTS.iter().map(|statement| format!("{}.sql", statement.name)).collect();
         assert_eq!(files, listed);
         for statement in STATEMENTS {
-            assert!(
-                !statement.text.contains(';'),
-                "{} holds more than one statement",
-                statement.name
-            );
+            assert!(!statement.text.contains(';'), "{} holds more than one statement", statement.name);
         }
     }
 }

@@ -18,9 +18,9 @@ use serde::Serialize;
 
 use crate::row::step_status;
 use crate::statement::{
-    CONSUMER_ADVANCE, CONSUMER_INSERT, COUNTER_ADD, EFFECT_DELETE, EFFECT_INSERT, EVENT_INSERT, FLOW_INSERT,
-    FLOW_UPDATE, INSTANCE_END, INSTANCE_EXISTS, INSTANCE_INSERT, PIPELINE_INSERT, RUN_CLAIM, RUN_EXISTS, RUN_UPSERT,
-    Ran, SLOT_DELETE, SLOT_INSERT, STEP_UPSERT, Script,
+    Bind, CONSUMER_ADVANCE, CONSUMER_INSERT, COUNTER_ADD, EFFECT_DELETE, EFFECT_INSERT, EVENT_INSERT, FLOW_FINISH,
+    FLOW_INSERT, FLOW_UPDATE, INSTANCE_END, INSTANCE_EXISTS, INSTANCE_INSERT, PIPELINE_INSERT, RUN_CLAIM, RUN_EXISTS,
+    RUN_FINISH, RUN_UPSERT, Ran, SLOT_DELETE, SLOT_INSERT, STEP_UPSERT, Script, Statement,
 };
 
 /// What became of a write, for all kinds of writes.
@@ -69,12 +69,7 @@ pub(crate) struct Work {
 
 impl Work {
     fn new(operation: &'static str, id: impl ToString) -> Self {
-        Self {
-            operation,
-            id: id.to_string(),
-            script: Script::default(),
-            durability: Durability::Process,
-        }
+        Self { operation, id: id.to_string(), script: Script::default(), durability: Durability::Process }
     }
 
     fn broken(&self, what: &str) -> StoreError {
@@ -93,22 +88,14 @@ impl Work {
     ) -> Result<Self, StoreError> {
         let mut work = Self::new("pipeline_insert", hash);
         let body = work.json(pipeline.as_ref())?;
-        work.script
-            .push(PIPELINE_INSERT)
-            .bind(hash.to_string())
-            .bind(pipeline.name.clone())
-            .bind(body)
-            .bind(source);
+        work.script.push(PIPELINE_INSERT).bind(hash.to_string()).bind(pipeline.name.clone()).bind(body).bind(source);
         Ok(work)
     }
 
     /// See [`orc_ports::store::Store::run_claim`].
     pub(crate) fn run_claim(run: RunId, effect: EffectId, instance: InstanceId) -> Self {
         let mut work = Self::new("run_claim", run);
-        work.script
-            .push(RUN_CLAIM)
-            .bind(run.to_string())
-            .bind(instance.to_string());
+        work.script.push(RUN_CLAIM).bind(run.to_string()).bind(instance.to_string());
         work.script.push(RUN_EXISTS).bind(run.to_string());
         work.script.push(EFFECT_DELETE).bind(effect.to_string());
         work
@@ -145,11 +132,7 @@ impl Work {
     pub(crate) fn consumer_advance(name: &'static str, from: u64, to: u64) -> Self {
         let mut work = Self::new("consumer_advance", name);
         for statement in [CONSUMER_ADVANCE, CONSUMER_INSERT] {
-            work.script
-                .push(statement)
-                .bind(name)
-                .bind(signed(from))
-                .bind(signed(to));
+            work.script.push(statement).bind(name).bind(signed(from)).bind(signed(to));
         }
         work
     }
@@ -178,21 +161,14 @@ impl Work {
             work.script.push(SLOT_DELETE).bind(run.to_string());
         }
         for Claim::Slot { run } in &commit.decision.claims {
-            work.script
-                .push(SLOT_INSERT)
-                .bind(run.to_string())
-                .bind(i64::from(commit.slots));
+            work.script.push(SLOT_INSERT).bind(run.to_string()).bind(i64::from(commit.slots));
         }
         for event in &commit.decision.events {
             work.push_event(commit.flow, event)?;
         }
         for effect in &commit.decision.effects {
             let data = work.json(&effect.kind)?;
-            work.script
-                .push(EFFECT_INSERT)
-                .bind(effect.id.to_string())
-                .bind(commit.flow.to_string())
-                .bind(data);
+            work.script.push(EFFECT_INSERT).bind(commit.flow.to_string()).bind(effect.id.to_string()).bind(data);
             work.durability = work.durability.max(durability(&effect.kind));
         }
         Ok(work)
@@ -223,15 +199,20 @@ impl Work {
                 .bind(head.seen.as_millis())
                 .bind(finished_at);
         } else {
-            self.script
-                .push(FLOW_UPDATE)
+            // A statement that does not name `finished_at` leaves the indexes on it alone.
+            let statement = if finished_at.is_some() { FLOW_FINISH } else { FLOW_UPDATE };
+            let bound = self
+                .script
+                .push(statement)
                 .bind(commit.flow.to_string())
                 .bind(signed(commit.expected))
                 .bind(text)
                 .bind(signed(head.version))
                 .bind(wake_at)
-                .bind(head.seen.as_millis())
-                .bind(finished_at);
+                .bind(head.seen.as_millis());
+            if finished_at.is_some() {
+                bound.bind(finished_at);
+            }
         }
         if finished_at.is_some() {
             self.script.push(COUNTER_ADD).bind(FLOWS_FINISHED).bind(1_i64);
@@ -252,23 +233,27 @@ impl Work {
     }
 
     fn push_run(&mut self, run: &Run) -> Result<(), StoreError> {
-        let (started_at, finished_at, process) = match &run.state {
-            RunState::Pending { .. } => (None, None, None),
-            RunState::Running { since, process, .. } => (Some(since.as_millis()), None, Some(self.json(process)?)),
-            RunState::Finished { at, .. } => (None, Some(at.as_millis()), None),
-        };
         let data = self.json(run)?;
+        let (started_at, process) = match &run.state {
+            RunState::Pending { .. } => (None, None),
+            RunState::Running { since, process, .. } => (Some(since.as_millis()), Some(self.json(process)?)),
+            RunState::Finished { at, .. } => {
+                self.push_run_keys(RUN_FINISH, run).bind(at.as_millis()).bind(data);
+                return Ok(());
+            }
+        };
+        self.push_run_keys(RUN_UPSERT, run).bind(started_at).bind(process).bind(data);
+        Ok(())
+    }
+
+    /// The arguments that both statements about a run begin with.
+    fn push_run_keys(&mut self, statement: Statement, run: &Run) -> Bind<'_> {
         self.script
-            .push(RUN_UPSERT)
+            .push(statement)
             .bind(run.id.to_string())
             .bind(run.flow.to_string())
             .bind(run.path.to_string())
             .bind(i64::from(run.attempt))
-            .bind(started_at)
-            .bind(finished_at)
-            .bind(process)
-            .bind(data);
-        Ok(())
     }
 
     fn push_event(&mut self, flow: FlowId, event: &EventBody) -> Result<(), StoreError> {
@@ -296,13 +281,13 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
         let untouched = one.changed == 0;
         let contract = |what| Verdict::Undo(Err(broken(operation, id, what)));
         match one.statement {
-            name if name == FLOW_INSERT.name || name == FLOW_UPDATE.name => {
-                if untouched {
-                    return Verdict::Undo(Ok(Outcome::Stale));
-                }
+            name if [FLOW_INSERT.name, FLOW_UPDATE.name, FLOW_FINISH.name].contains(&name) && untouched => {
+                return Verdict::Undo(Ok(Outcome::Stale));
             }
             name if name == STEP_UPSERT.name && untouched => return contract("a step keeps its path"),
-            name if name == RUN_UPSERT.name && untouched => return contract("a run that is over does not change"),
+            name if [RUN_UPSERT.name, RUN_FINISH.name].contains(&name) && untouched => {
+                return contract("a run that is over does not change");
+            }
             name if name == SLOT_INSERT.name && untouched => {
                 return Verdict::Undo(Ok(Outcome::Refused(ClaimKind::Slot)));
             }
@@ -317,11 +302,7 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
             }
             name if name == CONSUMER_INSERT.name => {
                 let updated = index > 0 && ran[index - 1].changed > 0;
-                outcome = if updated || !untouched {
-                    Outcome::Done
-                } else {
-                    Outcome::Stale
-                };
+                outcome = if updated || !untouched { Outcome::Done } else { Outcome::Stale };
             }
             _ => {}
         }
@@ -338,11 +319,7 @@ const fn durability(kind: &EffectKind) -> Durability {
 }
 
 fn broken(operation: &'static str, id: &str, what: &str) -> StoreError {
-    StoreError::Contract {
-        operation,
-        id: id.to_owned(),
-        what: what.to_owned(),
-    }
+    StoreError::Contract { operation, id: id.to_owned(), what: what.to_owned() }
 }
 
 /// Integers of SQLite are signed; versions and positions count single events and stay far below the limit.

@@ -51,11 +51,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// `connection` was opened with `synchronous` NORMAL and is used by nobody else.
     pub(crate) const fn new(connection: SqliteConnection) -> Self {
-        Self {
-            connection,
-            durability: Durability::Process,
-            unsaved: false,
-        }
+        Self { connection, durability: Durability::Process, unsaved: false }
     }
 
     /// Writes until it is told to close, or until nobody is left who could.
@@ -104,11 +100,7 @@ impl Writer {
         if writes.is_empty() {
             return;
         }
-        let needed = writes
-            .iter()
-            .map(|(work, _)| work.durability)
-            .max()
-            .unwrap_or(Durability::Process);
+        let needed = writes.iter().map(|(work, _)| work.durability).max().unwrap_or(Durability::Process);
         let mut entries = Vec::with_capacity(writes.len());
         let mut broken = self.set_durability(needed).await.err();
         let mut open = false;
@@ -123,12 +115,7 @@ impl Writer {
                     Ok(Outcome::Done)
                 })
             };
-            entries.push(Entry {
-                operation,
-                id,
-                answer,
-                outcome,
-            });
+            entries.push(Entry { operation, id, answer, outcome });
         }
         if broken.is_none() {
             broken = self.connection.execute("COMMIT").await.err().map(Failure::from);
@@ -145,25 +132,16 @@ impl Writer {
                 None => entry.outcome,
             };
             if entry.answer.send(answer).is_err() {
-                tracing::debug!(
-                    operation = entry.operation,
-                    id = entry.id,
-                    "nobody waits for this answer"
-                );
+                tracing::debug!(operation = entry.operation, id = entry.id, "nobody waits for this answer");
             }
         }
     }
 
     /// Runs one write behind a savepoint; `Err` fails the batch.
     async fn write_one(&mut self, work: Work, open: &mut bool) -> Result<Result<Outcome, StoreError>, Failure> {
-        let (prefix, count) = if *open {
-            ("RELEASE w; SAVEPOINT w; ", 2)
-        } else {
-            ("BEGIN IMMEDIATE; SAVEPOINT w; ", 2)
-        };
-        let Work {
-            operation, id, script, ..
-        } = work;
+        let (prefix, count) =
+            if *open { ("RELEASE w; SAVEPOINT w; ", 2) } else { ("BEGIN IMMEDIATE; SAVEPOINT w; ", 2) };
+        let Work { operation, id, script, .. } = work;
         let verdict = match script.run(&mut self.connection, prefix, count).await {
             Ok(ran) => judge(operation, &id, &ran),
             Err(Stopped { ran, source }) => {
@@ -207,5 +185,159 @@ impl Writer {
         if let Err(error) = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").await {
             tracing::warn!(%error, "the write-ahead log was not copied back");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orc_ports::store::{Commit, Store as _};
+    use orc_testkit::conformance::store::scene;
+    use sqlx::Row as _;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{SqliteStore, check, schema};
+
+    struct Bench {
+        directory: TempDir,
+        writer: Writer,
+    }
+
+    impl Bench {
+        /// A database with a definition and flow 1.
+        async fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("orc.db");
+            let store = SqliteStore::open(&path).await.unwrap();
+            scene::prepare(&store).await;
+            scene::done(&store, scene::create(scene::flow_id(1))).await;
+            store.close().await.unwrap();
+            let writer = Writer::new(schema::open_writable(&path).await.unwrap());
+            Self { directory, writer }
+        }
+
+        async fn pragma(&mut self, text: &'static str) -> i64 {
+            let row = self.writer.connection.fetch_one(text).await.unwrap();
+            row.try_get(0).unwrap()
+        }
+
+        /// One batch.
+        async fn write(&mut self, commits: &[Commit]) -> Vec<Result<Outcome, StoreError>> {
+            let mut writes = Vec::new();
+            let mut answers = Vec::new();
+            for commit in commits {
+                let (answer, answered) = oneshot::channel();
+                writes.push((Work::commit(commit).unwrap(), answer));
+                answers.push(answered);
+            }
+            self.writer.write(writes).await;
+            let mut said = Vec::new();
+            for answer in answers {
+                said.push(answer.await.unwrap());
+            }
+            said
+        }
+
+        /// Closes, opens as a store and looks at everything.
+        async fn version_of(self, flow: u32) -> u64 {
+            self.writer.connection.close().await.unwrap();
+            let path = self.directory.path().join("orc.db");
+            assert_eq!(check(&path).await.unwrap(), crate::Findings::default());
+            let store = SqliteStore::open(&path).await.unwrap();
+            let loaded = store.flow_load(scene::flow_id(flow)).await.unwrap().unwrap();
+            store.close().await.unwrap();
+            loaded.flow.head.version
+        }
+    }
+
+    /// Commits with a step of 100 kB each, so that they need room.
+    fn large(expected: u64) -> Commit {
+        use orc_domain::effect::Change;
+        use orc_domain::flow::StepState;
+        use orc_domain::value::Value;
+        let mut step = scene::step(0, StepState::Blocked);
+        step.output = Some(Value::text("x".repeat(100_000 * usize::try_from(expected).unwrap())));
+        scene::carry_on(scene::flow_id(1), expected, vec![Change::Step(step)])
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_fails_the_batch_and_the_writer_goes_on_when_there_is_room() {
+        let mut bench = Bench::new().await;
+        let pages = bench.pragma("PRAGMA page_count").await;
+        assert!(pages < 60, "{pages}");
+        bench.pragma("PRAGMA max_page_count = 100").await;
+        assert!(matches!(bench.write(&[large(1)]).await[..], [Ok(Outcome::Done)]), "there is room for one");
+        // The first of the batch would fit, but nothing of a batch is true before all of it is.
+        let said = bench.write(&[scene::carry_on(scene::flow_id(1), 2, Vec::new()), large(3)]).await;
+        assert!(
+            matches!(said[..], [Err(StoreError::Full { operation: "commit", .. }), Err(StoreError::Full { .. })]),
+            "{said:?}"
+        );
+        bench.pragma("PRAGMA max_page_count = 1000000").await;
+        let said = bench.write(&[scene::carry_on(scene::flow_id(1), 2, Vec::new()), large(3)]).await;
+        assert!(matches!(said[..], [Ok(Outcome::Done), Ok(Outcome::Done)]), "{said:?}");
+        assert_eq!(bench.version_of(1).await, 4);
+    }
+
+    #[tokio::test]
+    async fn a_read_only_database_says_so_and_the_writer_goes_on_afterwards() {
+        let mut bench = Bench::new().await;
+        bench.writer.connection.execute("PRAGMA query_only = ON").await.unwrap();
+        let said = bench.write(&[large(1)]).await;
+        assert!(matches!(said[..], [Err(StoreError::ReadOnly { .. })]), "{said:?}");
+        bench.writer.connection.execute("PRAGMA query_only = OFF").await.unwrap();
+        assert!(matches!(bench.write(&[large(1)]).await[..], [Ok(Outcome::Done)]));
+        assert_eq!(bench.version_of(1).await, 2);
+    }
+
+    #[tokio::test]
+    async fn each_write_of_a_batch_succeeds_or_fails_alone() {
+        let mut bench = Bench::new().await;
+        let flow = |number| scene::flow_id(number);
+        let mut refused = scene::launch(flow(1), 2, 0);
+        refused.slots = 0;
+        let mut twice = scene::launch(flow(2), 1, 0);
+        twice.decision.effects.push(scene::start_run(flow(2), 0));
+        let batch = [
+            scene::carry_on(flow(1), 1, Vec::new()),
+            refused,
+            scene::create(flow(2)),
+            scene::create(flow(2)),
+            twice,
+            scene::carry_on(flow(1), 1, Vec::new()),
+            scene::launch(flow(1), 2, 0),
+        ];
+        let said = bench.write(&batch).await;
+        assert!(
+            matches!(
+                said[..],
+                [
+                    Ok(Outcome::Done),
+                    Ok(Outcome::Refused(_)),
+                    Ok(Outcome::Done),
+                    Ok(Outcome::Stale),
+                    Err(StoreError::Contract { .. }),
+                    Ok(Outcome::Stale),
+                    Ok(Outcome::Done),
+                ]
+            ),
+            "{said:?}"
+        );
+        assert_eq!(bench.version_of(1).await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_batch_with_an_effect_that_leaves_the_machine_is_synced() {
+        let mut bench = Bench::new().await;
+        let mut levels = Vec::new();
+        for durability in [Durability::Process, Durability::Power, Durability::Process] {
+            let (answer, answered) = oneshot::channel();
+            let mut work = Work::consumer_advance("one", 0, 0);
+            work.durability = durability;
+            bench.writer.write(vec![(work, answer)]).await;
+            assert!(answered.await.unwrap().is_ok());
+            levels.push(bench.pragma("PRAGMA synchronous").await);
+        }
+        assert_eq!(levels, [1, 2, 1], "NORMAL, FULL, NORMAL");
     }
 }

@@ -3,7 +3,7 @@
 //! A property gets a [`Place`]: somewhere a store can be opened, closed and opened again. It never looks behind the port.
 
 mod differential;
-mod scene;
+pub mod scene;
 mod shapes;
 
 use std::collections::BTreeSet;
@@ -80,9 +80,7 @@ pub async fn definitions_are_kept_once(place: &dyn Place) {
     let (hash, kept) = pipeline();
     assert_eq!(store.pipeline_get(hash.clone()).await.expect("read"), None);
     for source in ["first", "second"] {
-        let answer = store
-            .pipeline_insert(hash.clone(), Arc::clone(&kept), source.to_owned())
-            .await;
+        let answer = store.pipeline_insert(hash.clone(), Arc::clone(&kept), source.to_owned()).await;
         assert!(answer.is_ok(), "{answer:?}");
     }
     assert_eq!(store.pipeline_get(hash).await.expect("read"), Some(kept));
@@ -101,10 +99,7 @@ pub async fn a_refused_commit_leaves_nothing(place: &dyn Place) {
     let before = everything(store, 2).await;
     let mut refused = launch(two, 1, 0);
     refused.slots = 1;
-    assert_eq!(
-        store.commit(refused.clone()).await.expect("an answer"),
-        Committed::Refused(ClaimKind::Slot)
-    );
+    assert_eq!(store.commit(refused.clone()).await.expect("an answer"), Committed::Refused(ClaimKind::Slot));
     assert_eq!(everything(store, 2).await, before);
     // The same decision is accepted once there is room, with the positions that the refused one did not use up.
     refused.slots = 2;
@@ -118,11 +113,7 @@ pub async fn a_stale_commit_leaves_nothing(place: &dyn Place) {
     let store = store.as_ref();
     prepare(store).await;
     let id = flow_id(1);
-    assert_eq!(
-        store.commit(carry_on(id, 1, Vec::new())).await.expect("an answer"),
-        Committed::Stale,
-        "no such flow"
-    );
+    assert_eq!(store.commit(carry_on(id, 1, Vec::new())).await.expect("an answer"), Committed::Stale, "no such flow");
     done(store, create(id)).await;
     done(store, launch(id, 1, 0)).await;
     let before = everything(store, 1).await;
@@ -130,11 +121,7 @@ pub async fn a_stale_commit_leaves_nothing(place: &dyn Place) {
         // The old commit again: its effect and its run are there already.
         let mut late = launch(id, expected, 0);
         late.decision.claims.clear();
-        assert_eq!(
-            store.commit(late).await.expect("an answer"),
-            Committed::Stale,
-            "on version {expected}"
-        );
+        assert_eq!(store.commit(late).await.expect("an answer"), Committed::Stale, "on version {expected}");
     }
     assert_eq!(everything(store, 1).await, before);
 }
@@ -146,10 +133,7 @@ pub async fn a_flow_is_created_once(place: &dyn Place) {
     let id = flow_id(1);
     let (one, two) = join(store.commit(create(id)), store.commit(create(id))).await;
     let answers = [one.expect("an answer"), two.expect("an answer")];
-    assert!(
-        answers.contains(&Committed::Done) && answers.contains(&Committed::Stale),
-        "{answers:?}"
-    );
+    assert!(answers.contains(&Committed::Done) && answers.contains(&Committed::Stale), "{answers:?}");
     gapless(&store.events_after(0, 100).await.expect("events"), 1);
 }
 
@@ -165,10 +149,7 @@ pub async fn a_slot_given_back_can_be_taken_in_the_same_commit(place: &dyn Place
     done(store, first).await;
     let mut next = launch(id, 2, 1);
     next.slots = 1;
-    assert_eq!(
-        store.commit(next.clone()).await.expect("an answer"),
-        Committed::Refused(ClaimKind::Slot)
-    );
+    assert_eq!(store.commit(next.clone()).await.expect("an answer"), Committed::Refused(ClaimKind::Slot));
     next.decision.changes.insert(0, Change::Run(delivered(id, 0)));
     next.decision.releases = vec![slot(id, 0)];
     done(store, next).await;
@@ -186,10 +167,7 @@ pub async fn a_run_is_claimed_once(place: &dyn Place) {
     done(store.as_ref(), create(id)).await;
     done(store.as_ref(), launch(id, 1, 0)).await;
     let (run, effect) = (run_id(id, &path(0), 1), start_run(id, 0).id);
-    let claims = join(
-        store.run_claim(run, effect, instance_id(1)),
-        store.run_claim(run, effect, instance_id(2)),
-    );
+    let claims = join(store.run_claim(run, effect, instance_id(1)), store.run_claim(run, effect, instance_id(2)));
     let (one, two) = claims.await;
     let (one, two) = (one.expect("an answer"), two.expect("an answer"));
     let winner = match (one, two) {
@@ -204,17 +182,11 @@ pub async fn a_run_is_claimed_once(place: &dyn Place) {
     done(store.as_ref(), launch(id, 2, 1)).await;
     done(store.as_ref(), carry_on(id, 3, vec![Change::Run(delivered(id, 1))])).await;
     let over = run_id(id, &path(1), 1);
-    let answer = store
-        .run_claim(over, start_run(id, 1).id, instance_id(1))
-        .await
-        .expect("an answer");
+    let answer = store.run_claim(over, start_run(id, 1).id, instance_id(1)).await.expect("an answer");
     assert_eq!(answer, Guarded::Stale, "a run that is over");
     assert_eq!(store.effects_pending(id).await.expect("effects"), []);
     let nobody = run_id(id, &path(9), 9);
-    let answer = store
-        .run_claim(nobody, effect_id(id, "none"), instance_id(1))
-        .await
-        .expect("an answer");
+    let answer = store.run_claim(nobody, effect_id(id, "none"), instance_id(1)).await.expect("an answer");
     assert_eq!(answer, Guarded::Missing);
 }
 
@@ -237,10 +209,7 @@ pub async fn final_is_final(place: &dyn Place) {
     end.decision.changes = vec![Change::Head(finished(4))];
     done(store, end).await;
     let before = everything(store, 1).await;
-    assert_eq!(
-        store.commit(carry_on(id, 4, Vec::new())).await.expect("an answer"),
-        Committed::Stale
-    );
+    assert_eq!(store.commit(carry_on(id, 4, Vec::new())).await.expect("an answer"), Committed::Stale);
     assert_eq!(everything(store, 1).await, before);
 }
 
@@ -265,18 +234,11 @@ pub async fn effects_stay_in_order_until_delivered(place: &dyn Place) {
     while !wanted.is_empty() {
         let gone = wanted.remove(wanted.len() / 2);
         for _ in 0..2 {
-            store
-                .effect_delivered(gone.id)
-                .await
-                .expect("taking it out twice is no error");
+            store.effect_delivered(gone.id).await.expect("taking it out twice is no error");
         }
         assert_eq!(store.effects_pending(id).await.expect("effects"), wanted);
     }
-    assert_eq!(
-        store.effects_pending(flow_id(2)).await.expect("effects").len(),
-        1,
-        "another flow keeps its own"
-    );
+    assert_eq!(store.effects_pending(flow_id(2)).await.expect("effects").len(), 1, "another flow keeps its own");
 }
 
 /// Flows that commit at the same time, with refusals and stale versions between, make positions without gaps; one who
@@ -297,10 +259,7 @@ pub async fn events_have_no_gaps_under_concurrent_commits(place: &dyn Place) {
                 let answer = store.commit(refused).await.expect("an answer");
                 assert_eq!(answer, Committed::Refused(ClaimKind::Slot));
                 done(store.as_ref(), carry_on(id, version, Vec::new())).await;
-                let answer = store
-                    .commit(carry_on(id, version, Vec::new()))
-                    .await
-                    .expect("an answer");
+                let answer = store.commit(carry_on(id, version, Vec::new())).await.expect("an answer");
                 assert_eq!(answer, Committed::Stale);
             }
         }
@@ -318,16 +277,10 @@ pub async fn events_have_no_gaps_under_concurrent_commits(place: &dyn Place) {
     let ((), seen) = join(async { drop(flows.await) }, follower).await;
     gapless(&seen, total);
     for number in 0..FLOWS {
-        let of_flow: Vec<_> = seen
-            .iter()
-            .filter(|event| event.flow == flow_id(number))
-            .map(|event| &event.body)
-            .collect();
+        let of_flow: Vec<_> =
+            seen.iter().filter(|event| event.flow == flow_id(number)).map(|event| &event.body).collect();
         let wanted: Vec<_> = (1..=COMMITS).map(scene::mark).collect();
-        assert!(
-            of_flow.iter().copied().eq(wanted.iter()),
-            "events of a flow are in the order of its commits"
-        );
+        assert!(of_flow.iter().copied().eq(wanted.iter()), "events of a flow are in the order of its commits");
     }
 }
 
@@ -358,10 +311,7 @@ pub async fn what_is_loaded_is_what_was_committed(place: &dyn Place) {
             flow: id,
             create: Some(flow.spec.clone()),
             expected: 0,
-            decision: Decision {
-                changes,
-                ..Decision::default()
-            },
+            decision: Decision { changes, ..Decision::default() },
             slots: 0,
         };
         done(store.as_ref(), commit).await;
@@ -369,13 +319,8 @@ pub async fn what_is_loaded_is_what_was_committed(place: &dyn Place) {
         assert_eq!(loaded.flow, flow, "flow {number}");
         assert_eq!(loaded.claimed, []);
     }
-    let wanted = [
-        "Active", "Blocked", "Finished", "Live", "Pending", "Ready", "Running", "Waiting",
-    ];
-    assert!(
-        seen.iter().map(String::as_str).eq(wanted),
-        "the flows were in every state: {seen:?}"
-    );
+    let wanted = ["Active", "Blocked", "Finished", "Live", "Pending", "Ready", "Running", "Waiting"];
+    assert!(seen.iter().map(String::as_str).eq(wanted), "the flows were in every state: {seen:?}");
 }
 
 /// The name of a variant.
@@ -413,10 +358,7 @@ pub async fn paging_over_unfinished_flows_is_stable(place: &dyn Place) {
         }
         seen.extend(page);
     }
-    let wanted: Vec<_> = (10..40)
-        .filter(|number| ![12, 30].contains(number))
-        .map(flow_id)
-        .collect();
+    let wanted: Vec<_> = (10..40).filter(|number| ![12, 30].contains(number)).map(flow_id).collect();
     assert_eq!(seen, wanted);
 }
 
@@ -464,17 +406,11 @@ pub async fn opening_again_finds_everything(place: &dyn Place) {
     done(store.as_ref(), launch(id, 1, 0)).await;
     done(store.as_ref(), launch(id, 2, 1)).await;
     let run = run_id(id, &path(0), 1);
-    store
-        .run_claim(run, start_run(id, 0).id, instance_id(1))
-        .await
-        .expect("claimed");
+    store.run_claim(run, start_run(id, 0).id, instance_id(1)).await.expect("claimed");
     store.consumer_advance("one", 0, 2).await.expect("moved");
     let before = everything(store.as_ref(), 1).await;
     store.close().await.expect("it closes");
-    for answer in [
-        store.commit(carry_on(id, 3, Vec::new())).await.map(drop),
-        store.flow_load(id).await.map(drop),
-    ] {
+    for answer in [store.commit(carry_on(id, 3, Vec::new())).await.map(drop), store.flow_load(id).await.map(drop)] {
         assert!(matches!(answer, Err(StoreError::Closed)), "{answer:?}");
     }
     drop(store);
@@ -485,17 +421,11 @@ pub async fn opening_again_finds_everything(place: &dyn Place) {
     assert_eq!(loaded.claimed, [(run, instance_id(1))]);
     assert_eq!(loaded.flow.runs.len(), 2);
     assert_eq!(store.consumer_cursor("one").await.expect("read"), 2);
-    assert_eq!(
-        store.pipeline_get(pipeline().0).await.expect("read"),
-        Some(pipeline().1)
-    );
+    assert_eq!(store.pipeline_get(pipeline().0).await.expect("read"), Some(pipeline().1));
     // Two slots are still held.
     let mut third = launch(id, 3, 2);
     third.slots = 2;
-    assert_eq!(
-        store.commit(third.clone()).await.expect("an answer"),
-        Committed::Refused(ClaimKind::Slot)
-    );
+    assert_eq!(store.commit(third.clone()).await.expect("an answer"), Committed::Refused(ClaimKind::Slot));
     third.slots = 3;
     done(store.as_ref(), third).await;
     gapless(&store.events_after(0, 100).await.expect("events"), 4);
@@ -507,10 +437,7 @@ pub async fn a_commit_outside_the_contract_leaves_nothing(place: &dyn Place) {
     let store = store.as_ref();
     let id = flow_id(1);
     let unknown = store.commit(create(id)).await;
-    assert!(
-        matches!(unknown, Err(StoreError::Contract { .. })),
-        "its definition is not kept: {unknown:?}"
-    );
+    assert!(matches!(unknown, Err(StoreError::Contract { .. })), "its definition is not kept: {unknown:?}");
     prepare(store).await;
     done(store, create(id)).await;
     done(store, create(flow_id(2))).await;
@@ -562,9 +489,6 @@ pub async fn a_commit_outside_the_contract_leaves_nothing(place: &dyn Place) {
     let events = store.events_after(0, 100).await.expect("events");
     gapless(&events, 4);
     assert_ne!(after, before, "the event of the good commit");
-    assert_eq!(
-        store.flow_load(id).await.expect("read").expect("there").flow.head,
-        live(2)
-    );
+    assert_eq!(store.flow_load(id).await.expect("read").expect("there").flow.head, live(2));
     assert_eq!(store.effects_pending(id).await.expect("effects"), [start_run(id, 0)]);
 }

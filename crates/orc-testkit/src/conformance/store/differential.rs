@@ -55,10 +55,7 @@ pub async fn agrees_with_the_model(place: &dyn Place) {
                 let instance = instance_id(roll(2));
                 let effect = start_run(id, no).id;
                 let got = store.run_claim(run, effect, instance).await.expect("an answer");
-                (
-                    Said::Guarded(model.run_claim(run, effect, instance)),
-                    Said::Guarded(got),
-                )
+                (Said::Guarded(model.run_claim(run, effect, instance)), Said::Guarded(got))
             }
             1 => {
                 let effect = start_run(id, no).id;
@@ -69,10 +66,7 @@ pub async fn agrees_with_the_model(place: &dyn Place) {
             2 => {
                 let (from, to) = (u64::from(roll(3)), u64::from(roll(3)));
                 let got = store.consumer_advance("one", from, to).await.expect("an answer");
-                (
-                    Said::Guarded(model.consumer_advance("one", from, to)),
-                    Said::Guarded(got),
-                )
+                (Said::Guarded(model.consumer_advance("one", from, to)), Said::Guarded(got))
             }
             _ => {
                 let commit = random_commit(&model, id, no, &mut roll);
@@ -84,11 +78,7 @@ pub async fn agrees_with_the_model(place: &dyn Place) {
         compare(store, &model, id).await;
         answers.push(wanted);
     }
-    for kind in [
-        Said::Contract,
-        Said::Committed(Committed::Stale),
-        Said::Committed(Committed::Done),
-    ] {
+    for kind in [Said::Contract, Said::Committed(Committed::Stale), Said::Committed(Committed::Done)] {
         assert!(answers.contains(&kind), "the sequence reached {kind:?}");
     }
     let events = store.events_after(0, 10_000).await.expect("events");
@@ -107,21 +97,12 @@ fn random_commit(model: &Model, id: FlowId, no: u32, roll: &mut impl FnMut(u32) 
     let known = u32::try_from(flow.steps.len()).expect("a small number");
     // Steps are appended without gaps: the engine's own promise, which no store checks.
     let no = no.min(known);
-    let expected = if roll(6) == 0 {
-        version.saturating_sub(1)
-    } else {
-        version
-    };
+    let expected = if roll(6) == 0 { version.saturating_sub(1) } else { version };
     let mut commit = match roll(6) {
         0 => create(id),
         1 | 2 => launch(id, expected, no),
         3 => {
-            let over = step(
-                no,
-                StepState::Finished {
-                    outcome: StepOutcome::Succeeded,
-                },
-            );
+            let over = step(no, StepState::Finished { outcome: StepOutcome::Succeeded });
             let mut commit = carry_on(id, expected, vec![Change::Step(over), Change::Run(delivered(id, no))]);
             commit.decision.releases = vec![slot(id, no)];
             commit
@@ -151,22 +132,10 @@ fn random_commit(model: &Model, id: FlowId, no: u32, roll: &mut impl FnMut(u32) 
 
 async fn compare(store: &dyn Store, model: &Model, id: FlowId) {
     assert_eq!(store.flow_load(id).await.expect("read"), model.flow_load(id));
-    assert_eq!(
-        store.effects_pending(id).await.expect("read"),
-        model.effects_pending(id)
-    );
-    assert_eq!(
-        store.flows_unfinished(None, 9).await.expect("read"),
-        model.flows_unfinished(None, 9)
-    );
-    assert_eq!(
-        store.consumer_cursor("one").await.expect("read"),
-        model.consumer_cursor("one")
-    );
+    assert_eq!(store.effects_pending(id).await.expect("read"), model.effects_pending(id));
+    assert_eq!(store.flows_unfinished(None, 9).await.expect("read"), model.flows_unfinished(None, 9));
+    assert_eq!(store.consumer_cursor("one").await.expect("read"), model.consumer_cursor("one"));
     for kept in model.runs() {
-        assert!(
-            !matches!(kept.run.state, RunState::Running { .. }),
-            "the sequence makes no such run"
-        );
+        assert!(!matches!(kept.run.state, RunState::Running { .. }), "the sequence makes no such run");
     }
 }

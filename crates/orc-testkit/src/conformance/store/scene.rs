@@ -17,41 +17,37 @@ use orc_ports::store::{Commit, Committed, Store};
 use uuid::Uuid;
 
 /// A point in time.
-pub(crate) const fn at(millis: i64) -> Timestamp {
+pub const fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(1_700_000_000_000 + millis)
 }
 
 /// The flow with this number; numbers and ids have the same order.
-pub(crate) fn flow_id(number: u32) -> FlowId {
-    FlowId::from_uuid(Uuid::from_u128(
-        0x018b_cfe5_6800_7000_8000_0000_0000_0000 + u128::from(number),
-    ))
+pub fn flow_id(number: u32) -> FlowId {
+    FlowId::from_uuid(Uuid::from_u128(0x018b_cfe5_6800_7000_8000_0000_0000_0000 + u128::from(number)))
 }
 
 /// The instance with this number.
-pub(crate) fn instance_id(number: u32) -> InstanceId {
-    InstanceId::from_uuid(Uuid::from_u128(
-        0x018b_cfe5_6800_7000_9000_0000_0000_0000 + u128::from(number),
-    ))
+pub fn instance_id(number: u32) -> InstanceId {
+    InstanceId::from_uuid(Uuid::from_u128(0x018b_cfe5_6800_7000_9000_0000_0000_0000 + u128::from(number)))
 }
 
 /// The run of attempt `attempt` at the step `path` of a flow.
-pub(crate) fn run_id(flow: FlowId, path: &StepPath, attempt: u32) -> RunId {
+pub fn run_id(flow: FlowId, path: &StepPath, attempt: u32) -> RunId {
     RunId::derived(flow.uuid(), &format!("{path}#{attempt}"))
 }
 
 /// The effect of a flow with this label.
-pub(crate) fn effect_id(flow: FlowId, label: &str) -> EffectId {
+pub fn effect_id(flow: FlowId, label: &str) -> EffectId {
     EffectId::derived(flow.uuid(), label)
 }
 
 /// The path of the step with this number.
-pub(crate) fn path(no: u32) -> StepPath {
+pub fn path(no: u32) -> StepPath {
     StepPath::root("each").element(no)
 }
 
 /// A definition.
-pub(crate) fn pipeline() -> (ContentHash, Arc<Pipeline>) {
+pub fn pipeline() -> (ContentHash, Arc<Pipeline>) {
     let pipeline = Pipeline {
         name: "suite".to_owned(),
         description: Some("for the suite".to_owned()),
@@ -64,7 +60,7 @@ pub(crate) fn pipeline() -> (ContentHash, Arc<Pipeline>) {
 }
 
 /// What never changes about a flow.
-pub(crate) fn spec(id: FlowId) -> FlowSpec {
+pub fn spec(id: FlowId) -> FlowSpec {
     FlowSpec {
         id,
         workspace: WorkspaceId::default_workspace(),
@@ -80,12 +76,9 @@ pub(crate) fn spec(id: FlowId) -> FlowSpec {
 }
 
 /// The head of a live flow.
-pub(crate) fn live(version: u64) -> FlowHead {
+pub fn live(version: u64) -> FlowHead {
     FlowHead {
-        state: FlowState::Live {
-            phase: Phase::Main,
-            stop: Stop::None,
-        },
+        state: FlowState::Live { phase: Phase::Main, stop: Stop::None },
         version,
         wake_at: Some(at(60_000)),
         seen: at(i64::try_from(version).expect("a small number")),
@@ -97,12 +90,9 @@ pub(crate) fn live(version: u64) -> FlowHead {
 }
 
 /// The head of a flow that is over.
-pub(crate) fn finished(version: u64) -> FlowHead {
+pub fn finished(version: u64) -> FlowHead {
     FlowHead {
-        state: FlowState::Finished {
-            at: at(9),
-            outcome: FlowOutcome::Succeeded,
-        },
+        state: FlowState::Finished { at: at(9), outcome: FlowOutcome::Succeeded },
         wake_at: None,
         open_main: 0,
         ..live(version)
@@ -110,7 +100,7 @@ pub(crate) fn finished(version: u64) -> FlowHead {
 }
 
 /// A step instance in this state.
-pub(crate) fn step(no: u32, state: StepState) -> Step {
+pub fn step(no: u32, state: StepState) -> Step {
     Step {
         no: StepNo(no),
         path: path(no),
@@ -126,7 +116,7 @@ pub(crate) fn step(no: u32, state: StepState) -> Step {
 }
 
 /// The first run of a step, not started yet.
-pub(crate) fn pending(flow: FlowId, no: u32) -> Run {
+pub fn pending(flow: FlowId, no: u32) -> Run {
     Run {
         id: run_id(flow, &path(no), 1),
         flow,
@@ -135,34 +125,22 @@ pub(crate) fn pending(flow: FlowId, no: u32) -> Run {
         attempt: 1,
         wake: WakeReason::PipelineStep,
         created_at: at(1),
-        state: RunState::Pending {
-            since: at(1),
-            deadline: at(1_000),
-            stop: None,
-        },
+        state: RunState::Pending { since: at(1), deadline: at(1_000), stop: None },
     }
 }
 
 /// The same run, over.
-pub(crate) fn delivered(flow: FlowId, no: u32) -> Run {
-    Run {
-        state: RunState::Finished {
-            at: at(5),
-            outcome: RunOutcome::Delivered,
-        },
-        ..pending(flow, no)
-    }
+pub fn delivered(flow: FlowId, no: u32) -> Run {
+    Run { state: RunState::Finished { at: at(5), outcome: RunOutcome::Delivered }, ..pending(flow, no) }
 }
 
 /// A claim of a slot for the first run of a step.
-pub(crate) fn slot(flow: FlowId, no: u32) -> Claim {
-    Claim::Slot {
-        run: run_id(flow, &path(no), 1),
-    }
+pub fn slot(flow: FlowId, no: u32) -> Claim {
+    Claim::Slot { run: run_id(flow, &path(no), 1) }
 }
 
 /// The effect that starts the first run of a step.
-pub(crate) fn start_run(flow: FlowId, no: u32) -> Effect {
+pub fn start_run(flow: FlowId, no: u32) -> Effect {
     Effect {
         id: effect_id(flow, &format!("start {no}")),
         kind: EffectKind::StartRun {
@@ -179,19 +157,16 @@ pub(crate) fn start_run(flow: FlowId, no: u32) -> Effect {
 }
 
 /// An event that says which commit of which flow made it.
-pub(crate) fn mark(version: u64) -> EventBody {
+pub fn mark(version: u64) -> EventBody {
     EventBody {
         at: at(2),
         actor: Principal::System,
-        fact: Fact::StepExpanded {
-            path: path(0),
-            total: u32::try_from(version).expect("a small number"),
-        },
+        fact: Fact::StepExpanded { path: path(0), total: u32::try_from(version).expect("a small number") },
     }
 }
 
 /// A commit that creates a flow with one blocked step.
-pub(crate) fn create(id: FlowId) -> Commit {
+pub fn create(id: FlowId) -> Commit {
     Commit {
         flow: id,
         create: Some(spec(id)),
@@ -206,23 +181,19 @@ pub(crate) fn create(id: FlowId) -> Commit {
 }
 
 /// A commit on version `expected` that changes these rows and the head.
-pub(crate) fn carry_on(id: FlowId, expected: u64, mut changes: Vec<Change>) -> Commit {
+pub fn carry_on(id: FlowId, expected: u64, mut changes: Vec<Change>) -> Commit {
     changes.push(Change::Head(live(expected + 1)));
     Commit {
         flow: id,
         create: None,
         expected,
-        decision: Decision {
-            changes,
-            events: vec![mark(expected + 1)],
-            ..Decision::default()
-        },
+        decision: Decision { changes, events: vec![mark(expected + 1)], ..Decision::default() },
         slots: 4,
     }
 }
 
 /// A commit on version `expected` that starts the first run of step `no`: row, slot and effect.
-pub(crate) fn launch(id: FlowId, expected: u64, no: u32) -> Commit {
+pub fn launch(id: FlowId, expected: u64, no: u32) -> Commit {
     let run = pending(id, no);
     let active = step(no, StepState::Active { run: run.id });
     let mut commit = carry_on(id, expected, vec![Change::Step(active), Change::Run(run)]);
@@ -232,16 +203,13 @@ pub(crate) fn launch(id: FlowId, expected: u64, no: u32) -> Commit {
 }
 
 /// Keeps the definition, as every flow needs it.
-pub(crate) async fn prepare(store: &dyn Store) {
+pub async fn prepare(store: &dyn Store) {
     let (hash, pipeline) = pipeline();
-    store
-        .pipeline_insert(hash, pipeline, "name: suite\n".to_owned())
-        .await
-        .expect("the definition is kept");
+    store.pipeline_insert(hash, pipeline, "name: suite\n".to_owned()).await.expect("the definition is kept");
 }
 
 /// Commits what must be accepted.
-pub(crate) async fn done(store: &dyn Store, commit: Commit) {
+pub async fn done(store: &dyn Store, commit: Commit) {
     let answer = store.commit(commit.clone()).await;
     assert!(matches!(answer, Ok(Committed::Done)), "{answer:?} for {commit:?}");
 }

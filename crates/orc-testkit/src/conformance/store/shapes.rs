@@ -72,10 +72,7 @@ fn stop() -> impl Strategy<Value = Stop> {
 }
 
 fn head_state() -> impl Strategy<Value = FlowState> {
-    let phase = prop_oneof![
-        Just(Phase::Main),
-        time().prop_map(|deadline| Phase::Finally { deadline })
-    ];
+    let phase = prop_oneof![Just(Phase::Main), time().prop_map(|deadline| Phase::Finally { deadline })];
     let outcome = prop_oneof![
         Just(FlowOutcome::Succeeded),
         Just(FlowOutcome::Failed),
@@ -127,10 +124,7 @@ fn failure() -> impl Strategy<Value = Failure> {
 fn outcome() -> impl Strategy<Value = StepOutcome> {
     let skip = prop_oneof![
         Just(SkipReason::Condition),
-        "[a-z]{1,9}".prop_map(|outcome| SkipReason::Parent {
-            path: scene::path(0),
-            outcome
-        }),
+        "[a-z]{1,9}".prop_map(|outcome| SkipReason::Parent { path: scene::path(0), outcome }),
     ];
     prop_oneof![
         Just(StepOutcome::Succeeded),
@@ -149,14 +143,9 @@ fn wake(flow: FlowId) -> impl Strategy<Value = WakeReason> {
 /// The state of a step, and of its run if it has one.
 fn step_state(flow: FlowId, run: RunId) -> impl Strategy<Value = StepState> {
     let held = option::of(prop_oneof![Just(Held::Slot), Just(Held::Limit)]);
-    let fan_out =
-        (collection::vec(value(), 0..3), any::<[u16; 3]>(), any::<bool>()).prop_map(|(list, n, cut)| FanOut {
-            list,
-            total: u32::from(n[0]),
-            expanded: u32::from(n[1]),
-            first: StepNo(u32::from(n[2])),
-            cut,
-        });
+    let fan_out = (collection::vec(value(), 0..3), any::<[u16; 3]>(), any::<bool>()).prop_map(|(list, n, cut)| {
+        FanOut { list, total: u32::from(n[0]), expanded: u32::from(n[1]), first: StepNo(u32::from(n[2])), cut }
+    });
     prop_oneof![
         Just(StepState::Blocked),
         (time(), held, wake(flow)).prop_map(|(not_before, held_by, wake)| StepState::Ready {
@@ -172,13 +161,11 @@ fn step_state(flow: FlowId, run: RunId) -> impl Strategy<Value = StepState> {
 
 fn run_state() -> impl Strategy<Value = RunState> {
     let stopping = || {
-        option::of(
-            (stop_reason(), time(), any::<bool>()).prop_map(|(reason, again_at, forced)| Stopping {
-                reason,
-                again_at,
-                forced,
-            }),
-        )
+        option::of((stop_reason(), time(), any::<bool>()).prop_map(|(reason, again_at, forced)| Stopping {
+            reason,
+            again_at,
+            forced,
+        }))
     };
     let process = any::<(u16, u64)>().prop_map(|(pid, start_ticks)| Process {
         pid: i32::from(pid),
@@ -205,11 +192,7 @@ fn run_state() -> impl Strategy<Value = RunState> {
 }
 
 fn one_step(flow: FlowId, no: u32) -> impl Strategy<Value = (Step, Option<Run>)> {
-    let path = if no == 0 {
-        StepPath::root("plan")
-    } else {
-        scene::path(no)
-    };
+    let path = if no == 0 { StepPath::root("plan") } else { scene::path(no) };
     let id = scene::run_id(flow, &path, 1);
     let element = option::of((any::<u16>(), value()).prop_map(|(index, value)| Element {
         group: StepNo(0),
@@ -252,31 +235,22 @@ fn spec(flow: FlowId) -> impl Strategy<Value = FlowSpec> {
     let outcome = prop_oneof![Just(StepOutcome::Succeeded), Just(StepOutcome::NoChange)];
     let taken = (outcome, option::of(value())).prop_map(|(outcome, output)| TakenOver { outcome, output });
     let taken_over = collection::btree_map((0..9_u32).prop_map(scene::path), taken, 0..3);
-    (
-        inputs,
-        principal(),
-        time(),
-        option::of(Just(scene::flow_id(1))),
-        taken_over,
+    (inputs, principal(), time(), option::of(Just(scene::flow_id(1))), taken_over).prop_map(
+        move |(inputs, requested_by, created_at, retry_of, taken_over)| FlowSpec {
+            inputs,
+            requested_by,
+            created_at,
+            retry_of,
+            taken_over,
+            ..scene::spec(flow)
+        },
     )
-        .prop_map(
-            move |(inputs, requested_by, created_at, retry_of, taken_over)| FlowSpec {
-                inputs,
-                requested_by,
-                created_at,
-                retry_of,
-                taken_over,
-                ..scene::spec(flow)
-            },
-        )
 }
 
 /// A flow of version 1 and every run that it ever had; [`Flow::runs`] holds those that are live.
 pub(crate) fn flow(id: FlowId) -> impl Strategy<Value = (Flow, Vec<Run>)> {
     let steps = (1..=STEPS).prop_flat_map(move |count| {
-        (0..count)
-            .map(|no| one_step(id, u32::try_from(no).unwrap_or(0)))
-            .collect::<Vec<_>>()
+        (0..count).map(|no| one_step(id, u32::try_from(no).unwrap_or(0))).collect::<Vec<_>>()
     });
     let counts = any::<(u16, u16, bool, bool)>();
     (spec(id), head_state(), option::of(time()), time(), counts, steps).prop_map(
@@ -293,20 +267,9 @@ pub(crate) fn flow(id: FlowId) -> impl Strategy<Value = (Flow, Vec<Run>)> {
             };
             let (steps, runs): (Vec<Step>, Vec<Option<Run>>) = steps.into_iter().unzip();
             let runs: Vec<Run> = runs.into_iter().flatten().collect();
-            let live: BTreeMap<RunId, Run> = runs
-                .iter()
-                .filter(|run| !run.state.is_final())
-                .map(|run| (run.id, run.clone()))
-                .collect();
-            (
-                Flow {
-                    spec,
-                    head,
-                    steps,
-                    runs: live,
-                },
-                runs,
-            )
+            let live: BTreeMap<RunId, Run> =
+                runs.iter().filter(|run| !run.state.is_final()).map(|run| (run.id, run.clone())).collect();
+            (Flow { spec, head, steps, runs: live }, runs)
         },
     )
 }
