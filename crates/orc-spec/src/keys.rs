@@ -278,7 +278,7 @@ pub static STEP: Table = Table {
 
 /// The settings file.
 pub static SETTINGS: Table = Table {
-    name: "the settings",
+    name: "the settings file",
     keys: &[
         key("slots", Count(MAX_SLOTS), "Commands that may run at the same time."),
         key("cancel_grace", Duration, "Time between asking a command to end and killing it."),

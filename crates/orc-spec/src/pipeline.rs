@@ -8,6 +8,7 @@ mod inputs;
 mod order;
 mod step;
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use orc_domain::expr::Template;
@@ -72,7 +73,10 @@ fn read_pipeline(file: &SourceFile, root: &Node, report: &mut Report) -> Option<
     let conditions: Vec<Condition> = drafts
         .iter()
         .enumerate()
-        .map(|(at, draft)| draft.condition(&shared, &order.finished_before(at, &drafts), report))
+        .map(|(at, draft)| {
+            let finished = LazyCell::new(|| order.finished_before(at, &drafts));
+            draft.condition(&shared, &|step| finished[step], report)
+        })
         .collect();
     report_unreachable(&drafts, &order, &conditions, &mut shared, report);
     let compiled: Vec<_> = drafts
@@ -80,8 +84,8 @@ fn read_pipeline(file: &SourceFile, root: &Node, report: &mut Report) -> Option<
         .zip(conditions)
         .enumerate()
         .map(|(at, (draft, condition))| {
-            let finished = order.finished_before(at, &drafts);
-            let turn = Turn { condition, needs: &order.needs[at], finished: &finished };
+            let finished = LazyCell::new(|| order.finished_before(at, &drafts));
+            let turn = Turn { condition, needs: &order.needs[at], is_finished: &|step| finished[step] };
             draft.compile(turn, &shared, report)
         })
         .collect();

@@ -23,7 +23,6 @@ const FAN_OUT_FIELDS: &[&str] = &["outcome", "results", "error"];
 pub(crate) const ROOTS: &[&str] = &["inputs", "ticket", "event", "steps", "previous", "env", "flow", "matrix"];
 
 /// What an expression may name at its place.
-#[derive(Clone, Debug)]
 pub(crate) struct Names<'a> {
     /// The place, for messages: `` `if` ``.
     pub(crate) place: &'static str,
@@ -53,13 +52,13 @@ pub(crate) struct Item<'a> {
     pub(crate) tainted: Taint,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Steps<'a> {
     /// The step that reads, `None` for none.
     pub(crate) reader: &'a str,
     pub(crate) known: &'a BTreeMap<String, StepFacts>,
-    /// Which are finished when the reader starts, by position.
-    pub(crate) finished: &'a [bool],
+    /// Whether the step at a position is finished when the reader starts.
+    pub(crate) is_finished: &'a dyn Fn(usize) -> bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -416,7 +415,7 @@ impl<'a> Checker<'a> {
             self.error(Code::UnknownStep, span, format!("there is no step `{name}`")).help = help;
             return (Root::Steps, Type::Any, path.len());
         };
-        if !steps.finished.get(facts.position).copied().unwrap_or(false) {
+        if !(steps.is_finished)(facts.position) {
             self.not_finished(&steps, name, span);
         } else if facts.never_runs && matches!(path.get(1), Some(AstSegment::Member(field, _)) if field == "output") {
             let message = format!("`{name}` never runs, so it has no output");

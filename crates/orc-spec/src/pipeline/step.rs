@@ -50,12 +50,15 @@ pub(super) struct PartialRetry {
     max_backoff: Option<Millis>,
 }
 
+/// Answers for a position among the steps; asked only when an expression reads one.
+type IsFinished<'a> = &'a dyn Fn(usize) -> bool;
+
 /// When a step has its turn.
 pub(super) struct Turn<'a> {
     pub(super) condition: Condition,
     pub(super) needs: &'a [Need],
-    /// Which steps are finished by then, by position.
-    pub(super) finished: &'a [bool],
+    /// Whether the step at a position is finished by then.
+    pub(super) is_finished: IsFinished<'a>,
 }
 
 /// What all steps share.
@@ -127,8 +130,8 @@ impl<'a> Draft<'a> {
     }
 
     /// `if:`, with a condition of its own or the default one.
-    pub(super) fn condition(&self, shared: &Shared<'_>, finished: &[bool], report: &mut Report) -> Condition {
-        let mut names = self.names("`if`", shared, finished);
+    pub(super) fn condition(&self, shared: &Shared<'_>, is_finished: IsFinished<'_>, report: &mut Report) -> Condition {
+        let mut names = self.names("`if`", shared, is_finished);
         names.status = true;
         let reader = Reader { source: shared.source, names: &names };
         let expr = self.field("if").and_then(|node| reader.condition(node, report));
@@ -136,11 +139,11 @@ impl<'a> Draft<'a> {
         Condition { implicit_success, expr }
     }
 
-    fn names<'n>(&'n self, place: &'static str, shared: &'n Shared<'_>, finished: &'n [bool]) -> Names<'n> {
+    fn names<'n>(&'n self, place: &'static str, shared: &'n Shared<'_>, is_finished: IsFinished<'n>) -> Names<'n> {
         Names {
             place,
             inputs: &shared.inputs,
-            steps: Some(Steps { reader: &self.key.text, known: &shared.facts, finished }),
+            steps: Some(Steps { reader: &self.key.text, known: &shared.facts, is_finished }),
             env: None,
             item: None,
             status: false,
@@ -151,16 +154,16 @@ impl<'a> Draft<'a> {
 
     /// The compiled step; `None` when something of it is missing, which was reported.
     pub(super) fn compile(&self, turn: Turn<'_>, shared: &Shared<'_>, report: &mut Report) -> Option<StepSpec> {
-        let Turn { condition, needs, finished } = turn;
-        let (foreach, list) = self.foreach(shared, finished, report).unzip();
+        let Turn { condition, needs, is_finished } = turn;
+        let (foreach, list) = self.foreach(shared, is_finished, report).unzip();
         let item = foreach.as_ref().zip(list.as_ref()).map(|(foreach, list): (&ForEach, &Checked)| Item {
             name: foreach.binding.as_str(),
             ty: if let Type::List(item) = &list.ty { (**item).clone() } else { Type::Any },
             tainted: list.tainted,
         });
-        let (env, env_names) = self.env(item.clone(), shared, finished, report);
+        let (env, env_names) = self.env(item.clone(), shared, is_finished, report);
         let script = {
-            let mut names = self.names("this script", shared, finished);
+            let mut names = self.names("this script", shared, is_finished);
             names.env = Some(env_names);
             names.item = item;
             self.script(&Reader { source: shared.source, names: &names }, report)
@@ -229,7 +232,12 @@ impl<'a> Draft<'a> {
     }
 
     /// `foreach:` and its companions.
-    fn foreach(&self, shared: &Shared<'_>, finished: &[bool], report: &mut Report) -> Option<(ForEach, Checked)> {
+    fn foreach(
+        &self,
+        shared: &Shared<'_>,
+        is_finished: IsFinished<'_>,
+        report: &mut Report,
+    ) -> Option<(ForEach, Checked)> {
         let fields = self.fields.as_ref()?;
         let Some(node) = fields.get("foreach") else {
             for name in ["as", "limit", "fail_fast"] {
@@ -244,7 +252,7 @@ impl<'a> Draft<'a> {
         let binding = fields.get("as").and_then(|node| binding(node, report)).unwrap_or_else(|| "item".to_owned());
         let limit = fields.get("limit").and_then(|node| read::count(node, "`limit`", keys::MAX_SLOTS, report));
         let fail_fast = fields.get("fail_fast").and_then(|node| read::boolean(node, "`fail_fast`", report));
-        let names = self.names("`foreach`", shared, finished);
+        let names = self.names("`foreach`", shared, is_finished);
         let reader = Reader { source: shared.source, names: &names };
         // A list that cannot be read still gives its element a name, so that the script is checked.
         let list = reader.list(node, report).unwrap_or(Checked {
@@ -262,13 +270,13 @@ impl<'a> Draft<'a> {
         &self,
         item: Option<Item<'_>>,
         shared: &'n Shared<'a>,
-        finished: &[bool],
+        is_finished: IsFinished<'_>,
         report: &mut Report,
     ) -> (BTreeMap<String, Template>, BTreeMap<&'n str, Taint>)
     where
         'a: 'n,
     {
-        let mut names = self.names("`env`", shared, finished);
+        let mut names = self.names("`env`", shared, is_finished);
         names.env = Some(shared.env.clone());
         names.item = item;
         let (own, own_names) = match self.field("env") {

@@ -62,7 +62,7 @@ fn the_highest_origin_wins_whatever_the_order_of_layers() {
 fn mistakes_are_told_all_at_once() {
     let text = "slotz: 3\nslots: 0\ncancel_grace: 10\npass_env: PATH\nlog_limit: 64 megs\npeople: {}\nslots: 2\n";
     let wanted = [
-        "1:1 the settings has no key `slotz`; did you mean `slots`?",
+        "1:1 the settings file has no key `slotz`; did you mean `slots`?",
         "2:8 `slots` needs a whole number from 1 to 10000, not 0; ",
         "3:15 `cancel_grace` needs a length of time such as `30s` or `1h30m`, not `10`; add the unit: `10s` or `10m`",
         "4:11 `pass_env` needs a list of names, not `PATH`; ",

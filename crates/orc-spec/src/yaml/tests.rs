@@ -46,6 +46,7 @@ fn scalars_are_what_was_written() {
         ("{a: [1, {b: c}], d: {}}", "{a: [1, {b: c}], d: {}}"),
         ("é: ü\nb: 日本", "{é: ü, b: 日本}"),
         ("\u{feff}a: 1\r\nb: 2\r\n", "{a: 1, b: 2}"),
+        ("a: |\r\n  x\r\n  y\r\nb: 1\r\n", "{a: \"x\\ny\\n\", b: 1}"),
         ("--- # comment\na: 1\n...\n", "{a: 1}"),
     ];
     for (text, wanted) in cases {
