@@ -3,6 +3,7 @@
 //! A transition is what a chain of one-command steps costs per step: the commit that ends a run and starts the next
 //! (two steps, two runs, a slot passed on, three events, an effect), the claim of the run, and the commit that says that
 //! its process exists.
+#![expect(clippy::print_stdout, reason = "figures for people are the purpose")]
 
 use std::collections::BTreeMap;
 use std::error::Error;

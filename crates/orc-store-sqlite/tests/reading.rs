@@ -1,4 +1,5 @@
 //! What operators' commands read: lists in pages, counts, ids by their end, beside a writer and alone.
+#![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
 use orc_domain::effect::Change;
 use orc_domain::flow::{SkipReason, StepOutcome, StepState};
