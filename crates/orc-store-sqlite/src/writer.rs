@@ -190,6 +190,7 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
+    use orc_ports::reader::{FlowFilter, Reader as _};
     use orc_ports::store::{Commit, Store as _};
     use orc_testkit::conformance::store::scene;
     use sqlx::Row as _;
@@ -324,6 +325,37 @@ mod tests {
             "{said:?}"
         );
         assert_eq!(bench.version_of(1).await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_log_that_was_copied_back_is_not_needed_any_more() {
+        let mut bench = Bench::new().await;
+        assert!(matches!(bench.write(&[large(1)]).await[..], [Ok(Outcome::Done)]));
+        let path = bench.directory.path().join("orc.db");
+        let alone = bench.directory.path().join("alone.db");
+        bench.writer.checkpoint().await;
+        assert!(!bench.writer.unsaved);
+        std::fs::copy(&path, &alone).unwrap();
+        let store = SqliteStore::open(&alone).await.unwrap();
+        assert_eq!(store.flow_load(scene::flow_id(1)).await.unwrap().unwrap().flow.head.version, 2);
+    }
+
+    #[tokio::test]
+    async fn readers_hold_nothing_open_between_their_calls() {
+        let mut bench = Bench::new().await;
+        let path = bench.directory.path().join("orc.db");
+        let reader = crate::SqliteReader::open(&path).await.unwrap();
+        for expected in 1..20 {
+            assert!(matches!(bench.write(&[large(expected)]).await[..], [Ok(Outcome::Done)]));
+            reader.flow(scene::flow_id(1)).await.unwrap().unwrap();
+            reader.flow(scene::flow_id(9)).await.unwrap();
+            reader.flows(FlowFilter::All, None, 9).await.unwrap();
+            reader.runs(None, Some(scene::run_id(scene::flow_id(9), &scene::path(0), 1)), 9).await.unwrap();
+        }
+        // With a snapshot left open the log could not start over, and would grow for ever.
+        let row = bench.writer.connection.fetch_one("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
+        assert_eq!(row.try_get::<i64, _>(0).unwrap(), 0, "nobody was in the way");
+        assert_eq!(std::fs::metadata(schema::beside(&path, "-wal")).unwrap().len(), 0);
     }
 
     #[tokio::test]
