@@ -149,3 +149,9 @@ pub(crate) fn lines(path: impl AsRef<Path>) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
+
+/// Whether a process runs. One that has ended and that nobody has waited for yet does not.
+pub(crate) fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
