@@ -46,11 +46,7 @@ pub struct TakenOver {
     /// `Succeeded` or `NoChange`; nothing else counts as done.
     pub outcome: StepOutcome,
     /// What the step put out.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "crate::value::deserialize_present"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
     pub output: Option<Value>,
 }
 
@@ -184,11 +180,7 @@ pub struct Step {
     /// Of these, those whose process was lost.
     pub losses: u32,
     /// What it put out, once it succeeded. The results of a fan-out are those of its elements.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "crate::value::deserialize_present"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
     pub output: Option<Value>,
 }
 

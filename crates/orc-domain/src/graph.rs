@@ -66,11 +66,7 @@ pub struct InputSpec {
     /// `description:`.
     pub description: Option<String>,
     /// The value when none is given; an input without one is required.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "crate::value::deserialize_present"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
     pub default: Option<Value>,
 }
 

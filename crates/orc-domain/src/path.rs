@@ -26,11 +26,7 @@ pub struct PathError {
 #[must_use]
 pub fn is_step_key(text: &str) -> bool {
     let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic());
-    starts_well
-        && text.len() <= 64
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    starts_well && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 impl StepPath {
@@ -79,11 +75,7 @@ impl FromStr for StepPath {
 
     fn from_str(text: &str) -> Result<Self, PathError> {
         let well_formed = text.len() <= 1024 && !text.is_empty() && text.split('/').all(is_path_part);
-        if well_formed {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(PathError { text: text.to_owned() })
-        }
+        if well_formed { Ok(Self(text.to_owned())) } else { Err(PathError { text: text.to_owned() }) }
     }
 }
 
@@ -127,18 +119,8 @@ mod tests {
 
     #[test]
     fn paths_of_the_design_are_read_and_others_refused() {
-        for good in [
-            "implement",
-            "implement[3]",
-            "review~2",
-            "build{os=linux}",
-            "plan/api",
-            "check~2/test[0]",
-        ] {
-            assert_eq!(
-                good.parse::<StepPath>().map(|path| path.to_string()),
-                Ok(good.to_owned())
-            );
+        for good in ["implement", "implement[3]", "review~2", "build{os=linux}", "plan/api", "check~2/test[0]"] {
+            assert_eq!(good.parse::<StepPath>().map(|path| path.to_string()), Ok(good.to_owned()));
         }
         for bad in ["", "3a", "a[", "a[x]", "a//b", "../etc", "a~", "a{x}", "a b", "a[1]b"] {
             assert!(bad.parse::<StepPath>().is_err(), "{bad}");

@@ -247,11 +247,7 @@ impl fmt::Display for Cause {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.detail.is_empty() {
-            write!(f, "{}", self.cause)
-        } else {
-            write!(f, "{}: {}", self.cause, self.detail)
-        }
+        if self.detail.is_empty() { write!(f, "{}", self.cause) } else { write!(f, "{}: {}", self.cause, self.detail) }
     }
 }
 

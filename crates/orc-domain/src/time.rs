@@ -154,11 +154,7 @@ impl fmt::Display for Millis {
             3_600_000..86_400_000 => (ms / 3_600_000, "h", ms / 60_000 % 60, "m"),
             _ => (ms / 86_400_000, "d", ms / 3_600_000 % 24, "h"),
         };
-        if minor == 0 {
-            write!(f, "{major}{major_unit}")
-        } else {
-            write!(f, "{major}{major_unit}{minor}{minor_unit}")
-        }
+        if minor == 0 { write!(f, "{major}{major_unit}") } else { write!(f, "{major}{major_unit}{minor}{minor_unit}") }
     }
 }
 
