@@ -1,6 +1,7 @@
 //! What every test through the binary needs: a place of its own and an emptied environment.
 #![allow(dead_code, reason = "each test target uses a part of it")]
 #![expect(clippy::disallowed_methods, reason = "these tests start the program as a user does")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a world that cannot be made fails its test")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -33,6 +33,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks where we are")]
     pub(crate) fn new(data: Option<PathBuf>) -> CommandResult<Self> {
         let cwd = std::env::current_dir();
         let cwd = cwd.map_err(|error| unavailable("the working directory is gone").because(error))?;
@@ -41,7 +42,8 @@ impl Context {
             Some(data) => (cwd.join(data), "--data or ORC_DATA"),
             None => {
                 let state = host::state_directory().ok_or_else(|| {
-                    unavailable("no place for data is known").hint("set HOME, or name a directory with --data or ORC_DATA")
+                    unavailable("no place for data is known")
+                        .hint("set HOME, or name a directory with --data or ORC_DATA")
                 })?;
                 (state, "default")
             }
@@ -63,7 +65,9 @@ impl Context {
     pub(crate) async fn reader(&self) -> CommandResult<SqliteReader> {
         if !self.data.database().is_file() {
             let what = format!("nothing has run yet: there is no database in `{}`", self.data.root().display());
-            return Err(not_found(what).hint("`orchestrator run PIPELINE` makes one; --data or ORC_DATA names another place"));
+            return Err(
+                not_found(what).hint("`orchestrator run PIPELINE` makes one; --data or ORC_DATA names another place")
+            );
         }
         SqliteReader::open(&self.data.database()).await.map_err(of_store)
     }
@@ -142,7 +146,8 @@ impl Context {
             return Ok(found.clone());
         }
         let known = pipeline_names(&folder);
-        let failure = not_found(format!("there is no pipeline `{name}`: no such file, and none of that name in pipelines/"));
+        let failure =
+            not_found(format!("there is no pipeline `{name}`: no such file, and none of that name in pipelines/"));
         let close = orc_domain::suggest::closest(name, known.iter().map(String::as_str));
         Err(match close {
             Some(close) => failure.hint(format!("did you mean `{close}`?")),

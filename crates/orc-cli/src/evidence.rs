@@ -47,7 +47,8 @@ pub(crate) enum Says {
 }
 
 impl Carrier {
-    /// Looks at the lock, and asks whoever holds it.
+    /// Looks at the lock, and asks whoever holds it. To be seen before a flow is read: a flow that ends in between is then
+    /// over, while the other way round it would seem to be live and left by its holder.
     pub(crate) async fn see(context: &Context) -> Self {
         if !context.data.is_held() {
             return Self::Nobody;

@@ -4,9 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use orc_domain::flow::{
-    FanOut, Flow, FlowOutcome, FlowState, Held, Phase, Step, StepNo, StepOutcome, StepState, Stop,
-};
+use orc_domain::flow::{FanOut, Flow, FlowOutcome, FlowState, Held, Phase, Step, StepNo, StepOutcome, StepState, Stop};
 use orc_domain::graph::{PhaseKind, Pipeline, StepSpec};
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::path::StepPath;
@@ -91,7 +89,10 @@ pub(crate) fn explain_flow(facts: &Facts<'_>) -> Explanation {
         hints.push(format!("orchestrator retry {}", flow.spec.id));
     }
     let state = state_word(&flow.head.state);
-    with_carrier(facts, Explanation { of: flow.spec.id.to_string(), state, since, reason, unblocked_by, alarm: None, hints })
+    with_carrier(
+        facts,
+        Explanation { of: flow.spec.id.to_string(), state, since, reason, unblocked_by, alarm: None, hints },
+    )
 }
 
 /// Explains one step of a flow.
@@ -172,9 +173,11 @@ fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String
     let steps = "its steps".to_owned();
     match stop {
         Stop::None => (flow.spec.created_at, part, steps),
-        Stop::Cancel { by, at } => {
-            (*at, format!("being cancelled by {by}: nothing new starts; {part}"), format!("{steps}, or a second cancel"))
-        }
+        Stop::Cancel { by, at } => (
+            *at,
+            format!("being cancelled by {by}: nothing new starts; {part}"),
+            format!("{steps}, or a second cancel"),
+        ),
         Stop::Force { by, at } => (*at, format!("being ended at once by {by}; {part}"), steps),
     }
 }
@@ -239,7 +242,10 @@ fn ready(
                 .filter(|sibling| matches!(sibling.state, StepState::Active { .. }))
                 .map(|sibling| format!("`{}`", sibling.path))
                 .collect();
-            (format!("{limit} lets no further element run beside {}", listed(running)), "an element that ends".to_owned())
+            (
+                format!("{limit} lets no further element run beside {}", listed(running)),
+                "an element that ends".to_owned(),
+            )
         }
         None => ("it may start now".to_owned(), "the next look at the flow".to_owned()),
     }
@@ -278,7 +284,10 @@ fn active(facts: &Facts<'_>, run: RunId) -> (String, String) {
                 Some(stop) => format!("process {pid}{lives}: {}; {output}", ending(facts, stop)),
                 None => {
                     let left = deadline.since(facts.now);
-                    format!("attempt {} runs for {age} as process {pid}{lives}; {output}; timeout in {left}", live.attempt)
+                    format!(
+                        "attempt {} runs for {age} as process {pid}{lives}; {output}; timeout in {left}",
+                        live.attempt
+                    )
                 }
             };
             (reason, "the process, its timeout, or a cancel".to_owned())
@@ -323,7 +332,8 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome, hints: &mut V
             _ => cancelled_by(facts),
         },
         StepOutcome::Failed(failure) => {
-            let attempts = if step.attempts == 1 { "1 attempt".to_owned() } else { format!("{} attempts", step.attempts) };
+            let attempts =
+                if step.attempts == 1 { "1 attempt".to_owned() } else { format!("{} attempts", step.attempts) };
             format!("failed after {attempts}: {}", clean_line(&failure.to_string(), ERROR_CHARACTERS))
         }
     };

@@ -91,10 +91,9 @@ impl Feed {
                     Response::Event(event) => Ok(Seen::Events(vec![*event])),
                     Response::Quiet => Ok(Seen::Quiet),
                     Response::End => Ok(Seen::End),
-                    Response::Trouble(what) => Ok(Seen::Trouble(what.map(|what| Trouble {
-                        since: orc_domain::time::Timestamp::from_millis(0),
-                        what,
-                    }))),
+                    Response::Trouble(what) => Ok(Seen::Trouble(
+                        what.map(|what| Trouble { since: orc_domain::time::Timestamp::from_millis(0), what }),
+                    )),
                     other => Err(unexpected(&other)),
                 }
             }

@@ -28,26 +28,30 @@ pub(crate) struct Look {
     pub(crate) pipeline: Pipeline,
     pub(crate) now: Timestamp,
     runs: BTreeMap<RunId, RunEvidence>,
-    slots: Vec<SlotHolder>,
+    /// Who holds slots, as far as it was looked at.
+    pub(crate) slots: Vec<SlotHolder>,
     /// What its events say; empty unless it was asked for.
     pub(crate) past: Progress,
 }
 
 impl Look {
-    /// The flow as it stands, without its past.
+    /// The flow as it stands, without its past and without who holds slots.
     pub(crate) async fn at_present(context: &Context, reader: &SqliteReader, id: FlowId) -> CommandResult<Self> {
         let flow = reader.flow(id).await.map_err(of_store)?;
         let flow = flow.ok_or_else(|| not_found(format!("there is no flow {id}")))?;
         let pipeline = reader.pipeline(flow.spec.pipeline.clone()).await.map_err(of_store)?;
         let (pipeline, _) = pipeline.ok_or_else(|| not_found(format!("the definition that {id} pinned is gone")))?;
         let runs = flow.runs.values().map(|run| (run.id, evidence(context, run))).collect();
-        let slots = if waits_for_slot(&flow) { slot_holders(reader).await? } else { Vec::new() };
-        Ok(Self { flow, pipeline, now: context.now(), runs, slots, past: Progress::default() })
+        Ok(Self { flow, pipeline, now: context.now(), runs, slots: Vec::new(), past: Progress::default() })
     }
 
-    /// The same with what its events say: who cancelled it, how long steps took, which run was the last of each.
+    /// The same with who holds slots, if it waits for one, and with what its events say: who cancelled it, how long steps
+    /// took, which run was the last of each.
     pub(crate) async fn with_past(context: &Context, reader: &SqliteReader, id: FlowId) -> CommandResult<Self> {
         let mut look = Self::at_present(context, reader, id).await?;
+        if waits_for_slot(&look.flow) {
+            look.slots = slot_holders(&active_flows(reader).await?);
+        }
         let mut after = 0;
         loop {
             let events = reader.events(Some(id), after, PAGE).await.map_err(of_store)?;
@@ -86,20 +90,27 @@ pub(crate) fn evidence(context: &Context, run: &Run) -> RunEvidence {
     RunEvidence { process, last_output_at: last_output_at(context, run.flow, run.id) }
 }
 
+/// Who holds slots, among these flows.
+pub(crate) fn slot_holders<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Vec<SlotHolder> {
+    let runs = flows.into_iter().flat_map(|flow| flow.runs.values());
+    let holder = |run: &Run| match run.state {
+        RunState::Pending { since, .. } | RunState::Running { since, .. } => {
+            Some(SlotHolder { flow: run.flow, path: run.path.clone(), since })
+        }
+        RunState::Finished { .. } => None,
+    };
+    runs.filter_map(holder).collect()
+}
+
 fn waits_for_slot(flow: &Flow) -> bool {
     flow.steps.iter().any(|step| matches!(step.state, StepState::Ready { held_by: Some(Held::Slot), .. }))
 }
 
-async fn slot_holders(reader: &SqliteReader) -> CommandResult<Vec<SlotHolder>> {
+async fn active_flows(reader: &SqliteReader) -> CommandResult<Vec<Flow>> {
     let lines = reader.flows(FlowFilter::Live, None, FLOWS_WITH_SLOTS).await.map_err(of_store)?;
-    let mut holders = Vec::new();
+    let mut flows = Vec::new();
     for line in lines.iter().filter(|line| line.steps.active > 0) {
-        let Some(flow) = reader.flow(line.spec.id).await.map_err(of_store)? else { continue };
-        holders.extend(flow.runs.into_values().map(|run| {
-            let (RunState::Pending { since, .. } | RunState::Running { since, .. } | RunState::Finished { at: since, .. }) =
-                run.state;
-            SlotHolder { flow: run.flow, path: run.path, since }
-        }));
+        flows.extend(reader.flow(line.spec.id).await.map_err(of_store)?);
     }
-    Ok(holders)
+    Ok(flows)
 }

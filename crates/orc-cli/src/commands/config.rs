@@ -28,8 +28,10 @@ pub(crate) fn show(context: &Context, origin: bool, args: OutputArgs) -> Command
         output::text(&table.text(""))?;
         return Ok(Exit::Success);
     }
-    let settings: Map<String, Value> =
-        rows.into_iter().map(|(key, value, from)| (key.to_owned(), json!({ "value": value, "origin": from }))).collect();
+    let settings: Map<String, Value> = rows
+        .into_iter()
+        .map(|(key, value, from)| (key.to_owned(), json!({ "value": value, "origin": from })))
+        .collect();
     output::document(args.output, &json!({ "schema": "orc/settings/1", "settings": settings }), None)?;
     Ok(Exit::Success)
 }

@@ -47,9 +47,9 @@ pub(crate) async fn backup(context: &Context, file: &Path) -> CommandResult {
         let what = format!("`{}` is there already, and a backup never replaces a file", file.display());
         return Err(Failure::new(Exit::Refused, what).hint("name a new file"));
     }
-    store::backup(&context.data.database(), &to).await.map_err(|error| {
-        unavailable(format!("cannot write the backup `{}`", file.display())).because(error)
-    })?;
+    store::backup(&context.data.database(), &to)
+        .await
+        .map_err(|error| unavailable(format!("cannot write the backup `{}`", file.display())).because(error))?;
     let bytes = std::fs::metadata(&to).map_or(0, |file| file.len());
     say(&format!("wrote {} ({bytes} bytes)", file.display()));
     Ok(Exit::Success)

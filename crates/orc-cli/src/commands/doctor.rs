@@ -59,7 +59,8 @@ impl Finding {
 }
 
 pub(crate) async fn run(context: &Context, args: OutputArgs) -> CommandResult {
-    let mut findings = vec![data_directory(context), free_space(context), holder(context).await, database(context).await];
+    let mut findings =
+        vec![data_directory(context), free_space(context), holder(context).await, database(context).await];
     findings.extend([settings(context), trial::kernel()]);
     match Trial::new() {
         Ok(trial) => {
@@ -151,9 +152,11 @@ async fn holder(context: &Context) -> Finding {
         Carrier::Process { says: Says::Carries { trouble: None, flows, .. }, .. } => {
             Finding::ok(NAME, format!("{} carries {} flow(s) on", carrier.name(), flows.len()))
         }
-        Carrier::Process { says: Says::Carries { trouble: Some(trouble), .. }, .. } => {
-            Finding::fail(NAME, format!("{} cannot go on: {trouble}", carrier.name()), "it goes on by itself once that is over")
-        }
+        Carrier::Process { says: Says::Carries { trouble: Some(trouble), .. }, .. } => Finding::fail(
+            NAME,
+            format!("{} cannot go on: {trouble}", carrier.name()),
+            "it goes on by itself once that is over",
+        ),
         Carrier::Process { says: Says::Nothing(why), .. } => {
             let hint = "look whether that process still works; once it has ended, `orchestrator flows resume --all` carries on";
             Finding::warn(NAME, format!("{} does not answer: {why}", carrier.name()), hint)
@@ -171,7 +174,11 @@ async fn database(context: &Context) -> Finding {
         Ok(facts) => facts,
         Err(error) => {
             let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
-            return Finding::fail(NAME, format!("{error}{cause}"), "put a backup in its place, or name another with --data");
+            return Finding::fail(
+                NAME,
+                format!("{error}{cause}"),
+                "put a backup in its place, or name another with --data",
+            );
         }
     };
     let size = bytes(facts.bytes + facts.log_bytes);

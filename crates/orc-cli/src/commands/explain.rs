@@ -29,8 +29,8 @@ pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> CommandResult 
             (record.run.flow, Some(record.run.path))
         }
     };
-    let look = Look::with_past(context, &reader, flow).await?;
     let carrier = Carrier::see(context).await;
+    let look = Look::with_past(context, &reader, flow).await?;
     let facts = look.facts(&carrier);
     let path = match &args.step {
         Some(step) => Some(parse_step(&look.flow, step)?),

@@ -54,8 +54,8 @@ pub(crate) async fn list(context: &Context, args: &FlowsListArgs) -> CommandResu
 pub(crate) async fn show(context: &Context, args: &IdArgs) -> CommandResult {
     let reader = context.reader().await?;
     let flow = context.flow_of(&reader, &args.id).await?;
-    let look = Look::with_past(context, &reader, flow).await?;
     let carrier = Carrier::see(context).await;
+    let look = Look::with_past(context, &reader, flow).await?;
     print(&look, &carrier, args.output.output)?;
     Ok(Exit::Success)
 }

@@ -31,7 +31,10 @@ pub(crate) async fn run(context: &Context, args: &LogsArgs) -> CommandResult {
     let (records, one) = match context.any_of(&reader, &args.id).await? {
         AnyId::Run(run) => {
             if args.step.is_some() {
-                return Err(Failure::new(Exit::Usage, "`--step` chooses among the runs of a flow, and this is one run"));
+                return Err(Failure::new(
+                    Exit::Usage,
+                    "`--step` chooses among the runs of a flow, and this is one run",
+                ));
             }
             let record = reader.run(run).await.map_err(of_store)?;
             (vec![record.ok_or_else(|| not_found(format!("there is no run {run}")))?], true)

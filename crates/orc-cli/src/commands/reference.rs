@@ -47,7 +47,8 @@ fn describe(text: &mut String, command: &Command, parent: &str, common: &[&Arg])
         return;
     }
     let is_common = |arg: &&Arg| common.iter().any(|common| common.get_id() == arg.get_id());
-    let is_ours = |arg: &&Arg| !is_common(arg) && !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
+    let is_ours =
+        |arg: &&Arg| !is_common(arg) && !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
     let own: Vec<&Arg> = command.get_arguments().filter(is_ours).collect();
     let positionals = own.iter().filter(|arg| arg.is_positional());
     let usage: Vec<String> = positionals.map(|arg| placeholder(arg)).collect();

@@ -20,10 +20,12 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
     let shape = context.shape("run", &args.limits)?;
     let (pipeline, source) = compile_file(context, &args.pipeline)?;
     let inputs = inputs_of(&pipeline, &args.inputs)?;
-    let hash = pipeline.content_hash().map_err(|error| unavailable("the pipeline has no stored form").because(error))?;
-    let directory = context.root.to_str().ok_or_else(|| {
-        invalid(format!("the directory `{}` has a name that is not UTF-8", context.root.display()))
-    })?;
+    let hash =
+        pipeline.content_hash().map_err(|error| unavailable("the pipeline has no stored form").because(error))?;
+    let directory = context
+        .root
+        .to_str()
+        .ok_or_else(|| invalid(format!("the directory `{}` has a name that is not UTF-8", context.root.display())))?;
     let spec = FlowSpec {
         id: FlowId::from_uuid(uuid::Uuid::now_v7()),
         workspace: WorkspaceId::default_workspace(),
@@ -52,7 +54,8 @@ pub(crate) fn compile_file(context: &Context, name: &str) -> CommandResult<(Pipe
     for diagnostic in &compiled.diagnostics {
         say(&diagnostic.render(&source, colour));
     }
-    let pipeline = compiled.pipeline.ok_or_else(|| invalid(format!("`{shown}` cannot be run: see the errors above")))?;
+    let pipeline =
+        compiled.pipeline.ok_or_else(|| invalid(format!("`{shown}` cannot be run: see the errors above")))?;
     Ok((pipeline, source.text))
 }
 
@@ -61,7 +64,8 @@ fn inputs_of(pipeline: &Pipeline, given: &[String]) -> CommandResult<BTreeMap<St
     let mut raw = BTreeMap::new();
     for text in given {
         let (name, value) = text.split_once('=').ok_or_else(|| {
-            Failure::new(crate::exit::Exit::Usage, format!("`--input {text}` has no `=`")).hint("write --input NAME=VALUE")
+            Failure::new(crate::exit::Exit::Usage, format!("`--input {text}` has no `=`"))
+                .hint("write --input NAME=VALUE")
         })?;
         raw.insert(name.to_owned(), RawInput::Text(value.to_owned()));
     }

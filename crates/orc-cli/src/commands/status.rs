@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::explanation::explain_step;
 use crate::failure::{CommandResult, not_found};
 use crate::hold::of_store;
-use crate::look::Look;
+use crate::look::{Look, slot_holders};
 use crate::output::{self, Form};
 use crate::view::progress::outcome_words;
 
@@ -44,8 +44,9 @@ pub(crate) async fn run(context: &Context, args: &StatusArgs) -> CommandResult {
     };
     match context.any_of(&reader, id).await? {
         AnyId::Flow(flow) => {
+            let carrier = Carrier::see(context).await;
             let look = Look::with_past(context, &reader, flow).await?;
-            flows::print(&look, &Carrier::see(context).await, form)?;
+            flows::print(&look, &carrier, form)?;
         }
         AnyId::Run(run) => {
             let record = reader.run(run).await.map_err(of_store)?;
@@ -68,11 +69,14 @@ async fn report(context: &Context, reader: &SqliteReader) -> CommandResult<Repor
     if let Carrier::Process { says: Says::Carries { trouble: Some(trouble), .. }, .. } = &carrier {
         report.needs_you.push(Need::holder(format!("{} cannot go on: {trouble}", carrier.name())));
     }
+    let mut looks = Vec::with_capacity(live.len());
     for line in &live {
-        // A flow may end between two reads; then the next status shows it.
-        if let Ok(look) = Look::at_present(context, reader, line.spec.id).await {
-            add_live(&mut report, &look, &carrier);
-        }
+        looks.push(Look::at_present(context, reader, line.spec.id).await?);
+    }
+    let slots = slot_holders(looks.iter().map(|look| &look.flow));
+    for look in &mut looks {
+        look.slots.clone_from(&slots);
+        add_live(&mut report, look, &carrier);
     }
     let retried: Vec<FlowId> = live.iter().chain(&recent).filter_map(|line| line.spec.retry_of).collect();
     for line in &recent {
@@ -83,11 +87,21 @@ async fn report(context: &Context, reader: &SqliteReader) -> CommandResult<Repor
 
 fn add_live(report: &mut Report, look: &Look, carrier: &Carrier) {
     let flow = &look.flow;
+    if flow.is_finished() {
+        // It ended between two reads.
+        return;
+    }
     let id = flow.spec.id;
     if carrier.carries(id) == Some(false) {
         let what = "nobody carries it on".to_owned();
         let command = format!("orchestrator flows resume {id}");
-        report.needs_you.push(Need { flow: Some(id), step: None, since: flow.head.seen.into(), what, command: Some(command) });
+        report.needs_you.push(Need {
+            flow: Some(id),
+            step: None,
+            since: flow.head.seen.into(),
+            what,
+            command: Some(command),
+        });
     }
     report.needs_you.extend(lost_for_good(&flow.steps, id));
     let facts = look.facts(carrier);
@@ -113,7 +127,6 @@ fn add_live(report: &mut Report, look: &Look, carrier: &Carrier) {
                 });
             }
             StepState::Finished { .. } => {}
-            // A fan-out says enough by its elements, unless none of them is there.
             _ => waiting.push(step),
         }
     }
@@ -128,12 +141,7 @@ fn add_live(report: &mut Report, look: &Look, carrier: &Carrier) {
     }));
 }
 
-async fn add_finished(
-    report: &mut Report,
-    reader: &SqliteReader,
-    line: &FlowLine,
-    retried: bool,
-) -> CommandResult<()> {
+async fn add_finished(report: &mut Report, reader: &SqliteReader, line: &FlowLine, retried: bool) -> CommandResult<()> {
     let FlowState::Finished { at, outcome } = &line.state else { return Ok(()) };
     let id = line.spec.id;
     if *outcome == FlowOutcome::Failed && !retried && line.steps.failed > 0 {
@@ -141,7 +149,13 @@ async fn add_finished(
         report.needs_you.extend(flow.iter().flat_map(|flow| lost_for_good(&flow.steps, id)));
     }
     let (created_at, finished_at) = (line.spec.created_at, *at);
-    report.recent.push(Recent { flow: id, pipeline: line.spec.name.clone(), outcome: outcome.word(), created_at, finished_at });
+    report.recent.push(Recent {
+        flow: id,
+        pipeline: line.spec.name.clone(),
+        outcome: outcome.word(),
+        created_at,
+        finished_at,
+    });
     Ok(())
 }
 

@@ -161,7 +161,8 @@ fn holder(flows: &[FlowId], trouble: Option<&str>) -> Carrier {
 
 fn explain(flow: &Flow, no: u32, carrier: &Carrier, evidence: Option<RunEvidence>) -> Explanation {
     let pipeline = pipeline();
-    let slots = [SlotHolder { flow: FlowId::from_uuid(Uuid::from_u128(2)), path: StepPath::root("other"), since: at(3) }];
+    let slots =
+        [SlotHolder { flow: FlowId::from_uuid(Uuid::from_u128(2)), path: StepPath::root("other"), since: at(3) }];
     let facts = Facts {
         flow,
         pipeline: &pipeline,
@@ -221,7 +222,13 @@ fn blocked_steps_name_what_they_need_and_where_that_stands() {
 #[test]
 fn ready_steps_say_what_they_wait_for() {
     let mut flow = flow_with(ready(at(-7), None));
-    check(&flow, 0, "ready", "waits 7s before it is tried again: attempt 1 failed", "time, at 1970-01-01T00:16:47.000Z");
+    check(
+        &flow,
+        0,
+        "ready",
+        "waits 7s before it is tried again: attempt 1 failed",
+        "time, at 1970-01-01T00:16:47.000Z",
+    );
     let wake = WakeReason::Recovery { lost: run_id() };
     flow.steps[0].state = StepState::Ready { not_before: at(-7), held_by: None, wake };
     check(&flow, 0, "ready", &format!("waits 7s before it is tried again: {} was lost", run_id()), "time");
@@ -321,8 +328,7 @@ fn what_was_lost_and_must_not_run_twice_waits_for_a_person() {
 #[test]
 fn who_cancelled_is_said() {
     let mut flow = flow_with(finished(StepOutcome::Cancelled));
-    flow.head.state =
-        FlowState::Live { phase: Phase::Main, stop: Stop::Cancel { by: Principal::Os(5), at: at(1) } };
+    flow.head.state = FlowState::Live { phase: Phase::Main, stop: Stop::Cancel { by: Principal::Os(5), at: at(1) } };
     check(&flow, 0, "finished", "the flow was cancelled by os:5", "once the flow is over");
     flow.head.state = FlowState::Live { phase: Phase::Main, stop: Stop::None };
     flow.steps.push(element(3, 0, finished(StepOutcome::Cancelled)));

@@ -92,9 +92,8 @@ pub(crate) fn text(id: FlowId, name: &str, progress: &Progress, flow: Option<&Fl
             }
         }
     }
-    let failed = |step: &&StepProgress| {
-        matches!(step.state, Shown::Finished(StepOutcome::Failed(_))) && step.run.is_some()
-    };
+    let failed =
+        |step: &&StepProgress| matches!(step.state, Shown::Finished(StepOutcome::Failed(_))) && step.run.is_some();
     if outcome != FlowOutcome::Succeeded {
         if let Some(step) = progress.steps.iter().find(failed)
             && let Some(run) = step.run

@@ -203,7 +203,8 @@ impl Report {
             Carrier::Nobody if totals.live_flows > 0 => ("NOBODY, and flows are unfinished".to_owned(), None),
             Carrier::Nobody => ("nobody, and nothing is unfinished".to_owned(), None),
             Carrier::Process { holder, says } => {
-                let age = holder.as_ref().map_or_else(String::new, |holder| format!(", for {}", now.since(holder.since)));
+                let age =
+                    holder.as_ref().map_or_else(String::new, |holder| format!(", for {}", now.since(holder.since)));
                 let slots = match says {
                     Says::Carries { slots, .. } => Some(*slots),
                     Says::Nothing(_) => None,
