@@ -127,11 +127,21 @@ impl Running {
 }
 
 impl Drop for Running {
+    /// Only a test that failed comes here: what it started must not outlive it.
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
+        let Some(mut child) = self.child.take() else { return };
+        let pid = rustix::process::Pid::from_child(&child);
+        // The second signal ends every run at once; only then is nothing left behind.
+        for _ in 0..2 {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            std::thread::park_timeout(Duration::from_millis(300));
         }
+        let deadline = std::time::Instant::now() + Duration::from_secs(5);
+        while matches!(child.try_wait(), Ok(None)) && std::time::Instant::now() < deadline {
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 

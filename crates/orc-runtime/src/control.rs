@@ -150,10 +150,7 @@ pub enum ControlError {
 /// # Errors
 /// [`ControlError::Listen`].
 pub fn listen(dispatcher: &Dispatcher, path: &Path, holder: Holder) -> Result<(), ControlError> {
-    let fail = |source| ControlError::Listen {
-        path: path.to_owned(),
-        source,
-    };
+    let fail = |source| ControlError::Listen { path: path.to_owned(), source };
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fail(error)),
         _ => {}
@@ -196,20 +193,13 @@ async fn answer(dispatcher: &Dispatcher, holder: &Holder, stream: UnixStream) {
     };
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
-    if BufReader::new(read.take(MAX_REQUEST))
-        .read_line(&mut line)
-        .await
-        .is_err()
-    {
+    if BufReader::new(read.take(MAX_REQUEST)).read_line(&mut line).await.is_err() {
         return;
     }
     let response = match serde_json::from_str::<Request>(&line) {
         Ok(Request::Follow { flow, after }) => follow(dispatcher, flow, after, &mut write).await,
         Ok(request) => Some(carry_out(dispatcher, holder, by, request).await),
-        Err(error) => Some(Response::Error {
-            message: format!("not a request: {error}"),
-            unknown: false,
-        }),
+        Err(error) => Some(Response::Error { message: format!("not a request: {error}"), unknown: false }),
     };
     if let Some(response) = response {
         // Whoever asked may have gone; what they asked for is done.
@@ -226,40 +216,24 @@ async fn carry_out(dispatcher: &Dispatcher, holder: &Holder, by: Principal, requ
         }
         Request::Follow { .. } => Ok(()),
         Request::Submit { spec, pipeline, source } => {
-            let spec = FlowSpec {
-                requested_by: by,
-                ..*spec
-            };
+            let spec = FlowSpec { requested_by: by, ..*spec };
             dispatcher.submit(spec, Arc::from(pipeline), source).await
         }
         Request::Resume { flow } => dispatcher.resume(flow).await,
-        Request::Cancel { flow, force } => match dispatcher
-            .send(
-                flow,
-                Signed {
-                    by,
-                    input: Input::Cancel { force },
-                },
-            )
-            .await
-        {
-            Ok(heard) => {
-                return Response::Heard {
-                    changed: heard.changed,
-                    state: heard.state,
-                };
+        Request::Cancel { flow, force } => {
+            match dispatcher.send(flow, Signed { by, input: Input::Cancel { force } }).await {
+                Ok(heard) => {
+                    return Response::Heard { changed: heard.changed, state: heard.state };
+                }
+                Err(error) => Err(error),
             }
-            Err(error) => Err(error),
-        },
+        }
     };
     match done {
         Ok(()) => Response::Done,
         Err(error) => {
             let unknown = matches!(error, DispatcherError::Unknown(_));
-            Response::Error {
-                message: chain(&error),
-                unknown,
-            }
+            Response::Error { message: chain(&error), unknown }
         }
     }
 }
@@ -284,10 +258,7 @@ async fn follow(
             Ok(Seen::Quiet) => say(write, &Response::Quiet).await,
             Ok(Seen::End) => return Some(Response::End),
             Err(error) => {
-                return Some(Response::Error {
-                    message: chain(&error),
-                    unknown: false,
-                });
+                return Some(Response::Error { message: chain(&error), unknown: false });
             }
         };
         // A write that fails means that nobody listens any more.
@@ -315,23 +286,14 @@ impl Client {
     /// # Errors
     /// [`ControlError::Connect`] when nobody listens.
     pub async fn ask(path: &Path, request: &Request) -> Result<Self, ControlError> {
-        let fail = |source| ControlError::Connect {
-            path: path.to_owned(),
-            source,
-        };
+        let fail = |source| ControlError::Connect { path: path.to_owned(), source };
         let connected = with_short_path(path, |short| std::os::unix::net::UnixStream::connect(short)).map_err(fail)?;
         connected.set_nonblocking(true).map_err(fail)?;
         let mut stream = UnixStream::from_std(connected).map_err(fail)?;
         let mut line = serde_json::to_vec(request).map_err(|source| ControlError::Garbled { source })?;
         line.push(b'\n');
-        stream
-            .write_all(&line)
-            .await
-            .map_err(|source| ControlError::Broken { source })?;
-        Ok(Self {
-            stream: BufReader::new(stream),
-            line: Vec::new(),
-        })
+        stream.write_all(&line).await.map_err(|source| ControlError::Broken { source })?;
+        Ok(Self { stream: BufReader::new(stream), line: Vec::new() })
     }
 
     /// The next answer. A wait that is given up loses nothing.

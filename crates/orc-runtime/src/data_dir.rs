@@ -108,10 +108,7 @@ impl DataDir {
     /// The log of a run.
     #[must_use]
     pub fn log(&self, flow: FlowId, run: RunId) -> PathBuf {
-        self.root
-            .join("logs")
-            .join(flow.file_name())
-            .join(run.file_name() + ".jsonl")
+        self.root.join("logs").join(flow.file_name()).join(run.file_name() + ".jsonl")
     }
 
     /// Private files of a flow's steps; removed after the flow.
@@ -137,14 +134,8 @@ impl DataDir {
     /// # Errors
     /// [`DataDirError::Make`].
     pub fn make(&self) -> Result<(), DataDirError> {
-        let made = std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.root);
-        made.map_err(|source| DataDirError::Make {
-            path: self.root.clone(),
-            source,
-        })
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root);
+        made.map_err(|source| DataDirError::Make { path: self.root.clone(), source })
     }
 
     /// Tries to take the lock and writes down who has it. Never waits.
@@ -153,17 +144,8 @@ impl DataDir {
     /// [`DataDirError`] when the lock file cannot be opened, locked or written.
     pub fn lock(&self, holder: &Holder) -> Result<Taken, DataDirError> {
         let path = self.lock_file();
-        let fail = |source| DataDirError::Lock {
-            path: path.clone(),
-            source,
-        };
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path);
+        let fail = |source| DataDirError::Lock { path: path.clone(), source };
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = opened.map_err(fail)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -171,10 +153,7 @@ impl DataDir {
             Err(TryLockError::Error(source)) => return Err(fail(source)),
         }
         let line = serde_json::to_string(holder).map_err(|error| fail(error.into()))?;
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(line.as_bytes()))
-            .map_err(fail)?;
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(line.as_bytes())).map_err(fail)?;
         Ok(Taken::Ours(DataLock { _file: file }))
     }
 
@@ -203,12 +182,7 @@ mod tests {
 
     fn holder() -> Holder {
         let instance = InstanceId::from_uuid(Uuid::from_u128(9));
-        Holder {
-            pid: 4,
-            instance,
-            command: "run".to_owned(),
-            since: Timestamp::from_millis(5),
-        }
+        Holder { pid: 4, instance, command: "run".to_owned(), since: Timestamp::from_millis(5) }
     }
 
     #[test]
@@ -217,9 +191,7 @@ mod tests {
         let data = DataDir::at(dir.path().join("deep/data"));
         data.make().unwrap();
         assert!(!data.is_held());
-        let Taken::Ours(lock) = data.lock(&holder()).unwrap() else {
-            panic!("nobody else is here")
-        };
+        let Taken::Ours(lock) = data.lock(&holder()).unwrap() else { panic!("nobody else is here") };
         assert!(data.is_held());
         match data.lock(&holder()).unwrap() {
             Taken::Held(who) => assert_eq!(who, Some(holder())),

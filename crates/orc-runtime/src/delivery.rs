@@ -59,10 +59,7 @@ async fn start(shell: &Shell, flow: FlowId, effect: EffectId, run: RunId, comman
         Ok(process) => Input::RunStarted { run, process },
         Err(error) => {
             shell.router.expect_no_report(run);
-            Input::RunEnded {
-                run,
-                ending: ending_of_start(&error),
-            }
+            Input::RunEnded { run, ending: ending_of_start(&error) }
         }
     };
     shell.router.tell(flow, input);
@@ -79,10 +76,7 @@ fn launch_of(shell: &Shell, flow: FlowId, run: RunId, command: Command) -> Launc
         log: shell.data.log(flow, run),
         output: shell.data.output(flow, run),
         temp: shell.data.step_temp(flow, &command.path),
-        limits: Limits {
-            log_bytes: shell.shape.log_bytes,
-            output_bytes: MAX_OUTPUT_BYTES as u64,
-        },
+        limits: Limits { log_bytes: shell.shape.log_bytes, output_bytes: MAX_OUTPUT_BYTES as u64 },
     }
 }
 

@@ -80,16 +80,7 @@ impl Dispatcher {
     /// # Errors
     /// When the store fails or a left process does not go.
     pub async fn open(parts: Parts) -> Result<(Self, Recovered), DispatcherError> {
-        let Parts {
-            store,
-            reader,
-            executor,
-            clock,
-            router,
-            data,
-            shape,
-            instance,
-        } = parts;
+        let Parts { store, reader, executor, clock, router, data, shape, instance } = parts;
         let slots = Slots::new(shape.slots);
         let (commits, live, trouble) = (watch::Sender::new(0), watch::Sender::new(0), watch::Sender::new(None));
         let tasks = Tasks::default();
@@ -112,15 +103,7 @@ impl Dispatcher {
         let began_at = shell.clock.now();
         let pid = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
         let command = shell.shape.command.clone();
-        shell
-            .store
-            .instance_begin(Instance {
-                id: instance,
-                pid,
-                command,
-                began_at,
-            })
-            .await?;
+        shell.store.instance_begin(Instance { id: instance, pid, command, began_at }).await?;
         let recovered = recovery::recover(&shell).await?;
         for row in CONSUMERS {
             shell.tasks.spawn("consumer", consumers::run(Arc::clone(&shell), row));
@@ -134,28 +117,15 @@ impl Dispatcher {
     /// When the store fails.
     pub async fn submit(&self, spec: FlowSpec, pipeline: Arc<Pipeline>, source: String) -> Result<(), DispatcherError> {
         let shell = &self.shell;
-        shell
-            .store
-            .pipeline_insert(spec.pipeline.clone(), Arc::clone(&pipeline), source)
-            .await?;
+        shell.store.pipeline_insert(spec.pipeline.clone(), Arc::clone(&pipeline), source).await?;
         let flow = spec.id;
         let mut slots = shell.slots.hint(flow, 0);
         loop {
-            let context = Context {
-                now: shell.clock.now(),
-                slots,
-                grace: shell.shape.grace,
-            };
+            let context = Context { now: shell.clock.now(), slots, grace: shell.shape.grace };
             let (resident, decision) = start(spec.clone(), Arc::clone(&pipeline), &context);
             let (claimed, effects) = (decision.claims.len(), decision.effects.clone());
             let capacity = shell.slots.capacity();
-            let commit = Commit {
-                flow,
-                create: Some(spec.clone()),
-                expected: 0,
-                decision,
-                slots: capacity,
-            };
+            let commit = Commit { flow, create: Some(spec.clone()), expected: 0, decision, slots: capacity };
             match shell.store.commit(commit).await? {
                 Committed::Done => {
                     shell.slots.settle(claimed, 0);
@@ -194,10 +164,7 @@ impl Dispatcher {
         if !self.shell.router.send(flow, message) {
             let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
             if resident.flow().is_finished() {
-                return Ok(Heard {
-                    changed: false,
-                    state: resident.flow().head.state.clone(),
-                });
+                return Ok(Heard { changed: false, state: resident.flow().head.state.clone() });
             }
             self.resume(flow).await?;
             let (reply, second) = oneshot::channel();
@@ -213,10 +180,7 @@ impl Dispatcher {
             Err(_) => {
                 let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
                 if resident.flow().is_finished() {
-                    Ok(Heard {
-                        changed: false,
-                        state: resident.flow().head.state.clone(),
-                    })
+                    Ok(Heard { changed: false, state: resident.flow().head.state.clone() })
                 } else {
                     Err(DispatcherError::Ending)
                 }
@@ -282,10 +246,7 @@ impl Dispatcher {
     /// When the store fails.
     pub async fn close(self) -> Result<(), DispatcherError> {
         self.shell.tasks.end().await;
-        self.shell
-            .store
-            .instance_end(self.shell.instance, self.shell.clock.now())
-            .await?;
+        self.shell.store.instance_end(self.shell.instance, self.shell.clock.now()).await?;
         self.shell.store.close().await?;
         Ok(())
     }

@@ -9,11 +9,7 @@ use orc_ports::executor::{Exit, OutputFile, Report, StartError};
 /// What a finished process means.
 pub(crate) fn ending_of(report: &Report) -> Ending {
     let failed = |cause, detail: &str| {
-        Ending::Failed(Failure {
-            family: ErrorFamily::Unknown,
-            cause,
-            detail: detail.to_owned(),
-        })
+        Ending::Failed(Failure { family: ErrorFamily::Unknown, cause, detail: detail.to_owned() })
     };
     match report.exit {
         Exit::Signal(signal) => failed(Cause::Signal(signal), &report.last_line),
@@ -38,11 +34,7 @@ pub(crate) fn ending_of_start(error: &StartError) -> Ending {
         detail = format!("{detail}: {cause}");
         source = cause.source();
     }
-    Ending::Failed(Failure {
-        family: ErrorFamily::SandboxInfrastructure,
-        cause: Cause::Start,
-        detail,
-    })
+    Ending::Failed(Failure { family: ErrorFamily::SandboxInfrastructure, cause: Cause::Start, detail })
 }
 
 fn too_large(bytes: u64) -> String {
@@ -58,14 +50,7 @@ mod tests {
 
     fn report(exit: Exit, output: OutputFile) -> Report {
         let run = RunId::from_uuid(Uuid::nil());
-        Report {
-            run,
-            exit,
-            output,
-            last_line: "boom".to_owned(),
-            escaped: 0,
-            log_error: None,
-        }
+        Report { run, exit, output, last_line: "boom".to_owned(), escaped: 0, log_error: None }
     }
 
     fn cause(ending: &Ending) -> Option<&Cause> {
@@ -79,10 +64,7 @@ mod tests {
     fn an_exit_code_of_zero_is_delivery_only_with_outputs_that_can_be_read() {
         let good = ending_of(&report(Exit::Code(0), OutputFile::Bytes(b"n=1\n".to_vec())));
         assert!(matches!(&good, Ending::Delivered { output: Value::Map(map) } if map["n"] == Value::Int(1)));
-        for output in [
-            OutputFile::Bytes(b"no equals sign\n".to_vec()),
-            OutputFile::TooLarge { bytes: 1 << 40 },
-        ] {
+        for output in [OutputFile::Bytes(b"no equals sign\n".to_vec()), OutputFile::TooLarge { bytes: 1 << 40 }] {
             assert_eq!(cause(&ending_of(&report(Exit::Code(0), output))), Some(&Cause::Output));
         }
     }
@@ -91,9 +73,7 @@ mod tests {
     fn text_in_the_output_never_makes_an_upstream_failure() {
         let mut said_429 = report(Exit::Code(3), OutputFile::Bytes(Vec::new()));
         said_429.last_line = "error on line 429: no capacity".to_owned();
-        let Ending::Failed(failure) = ending_of(&said_429) else {
-            panic!("exit code 3 is a failure")
-        };
+        let Ending::Failed(failure) = ending_of(&said_429) else { panic!("exit code 3 is a failure") };
         assert_eq!((failure.family, failure.cause), (ErrorFamily::Unknown, Cause::Exit(3)));
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use orc_domain::effect::{Decision, Effect};
-use orc_domain::ids::FlowId;
+use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
 use orc_domain::time::Millis;
@@ -52,16 +52,8 @@ impl FlowLoop {
             // The receiver lives as long as the delivery below, which ends after this loop.
             let _ = sender.send(effect);
         }
-        shell
-            .tasks
-            .spawn("delivery", delivery::run(Arc::clone(shell), id, queue));
-        let this = Self {
-            shell: Arc::clone(shell),
-            id,
-            inbox,
-            effects: sender,
-            resident,
-        };
+        shell.tasks.spawn("delivery", delivery::run(Arc::clone(shell), id, queue));
+        let this = Self { shell: Arc::clone(shell), id, inbox, effects: sender, resident };
         shell.tasks.spawn("flow", this.run());
     }
 
@@ -72,11 +64,7 @@ impl FlowLoop {
             if self.hear(std::mem::take(&mut batch)).await.is_err() {
                 break;
             }
-            if self
-                .resident
-                .as_ref()
-                .is_some_and(|resident| resident.flow().is_finished())
-            {
+            if self.resident.as_ref().is_some_and(|resident| resident.flow().is_finished()) {
                 break;
             }
             let alarm = self.time_to_alarm();
@@ -117,13 +105,7 @@ impl FlowLoop {
             let (claimed, released) = (decision.claims.len(), decision.releases.len());
             let effects = decision.effects.clone();
             let slots = self.shell.slots.capacity();
-            let commit = Commit {
-                flow: self.id,
-                create: None,
-                expected,
-                decision,
-                slots,
-            };
+            let commit = Commit { flow: self.id, create: None, expected, decision, slots };
             match self.shell.store.commit(commit).await {
                 Ok(Committed::Done) => {
                     self.shell.slots.settle(claimed, released);
@@ -151,20 +133,12 @@ impl FlowLoop {
     fn decide_all(&self, resident: Resident, inputs: &[Signed], slots_refused: bool) -> (Resident, Decision) {
         let ends = |signed: &&Signed| matches!(signed.input, Input::RunEnded { .. } | Input::RunLost { .. });
         let released = u32::try_from(inputs.iter().filter(ends).count()).unwrap_or(u32::MAX);
-        let hint = if slots_refused {
-            0
-        } else {
-            self.shell.slots.hint(self.id, released)
-        };
+        let hint = if slots_refused { 0 } else { self.shell.slots.hint(self.id, released) };
         let (now, grace) = (self.shell.clock.now(), self.shell.shape.grace);
         let mut all = (resident, Decision::default());
         for signed in inputs {
             let claimed = u32::try_from(all.1.claims.len()).unwrap_or(u32::MAX);
-            let context = Context {
-                now,
-                slots: hint.saturating_sub(claimed),
-                grace,
-            };
+            let context = Context { now, slots: hint.saturating_sub(claimed), grace };
             let (next, decision) = decide(all.0, signed, &context);
             all = (next, all.1.then(decision));
         }
@@ -184,21 +158,14 @@ impl FlowLoop {
     }
 
     async fn wait_out(&self, error: &StoreError) -> Result<(), Stopped> {
-        if self.shell.wait_out(error).await {
-            Ok(())
-        } else {
-            Err(Stopped::Ending)
-        }
+        if self.shell.wait_out(error).await { Ok(()) } else { Err(Stopped::Ending) }
     }
 
     fn reply(&self, replies: Vec<oneshot::Sender<Heard>>, changed: bool) {
         let Some(resident) = &self.resident else { return };
         for reply in replies {
             // Whoever asked may have gone.
-            let _ = reply.send(Heard {
-                changed,
-                state: resident.flow().head.state.clone(),
-            });
+            let _ = reply.send(Heard { changed, state: resident.flow().head.state.clone() });
         }
     }
 }
@@ -227,19 +194,19 @@ fn unpack(batch: Vec<Message>) -> (Vec<Signed>, Vec<oneshot::Sender<Heard>>) {
         }
     }
     if look {
-        inputs.push(Signed {
-            by: Principal::System,
-            input: Input::Alarm,
-        });
+        inputs.push(Signed { by: Principal::System, input: Input::Alarm });
     }
     (inputs, replies)
 }
 
 /// A flow with its definition, from the rows.
 pub(crate) async fn load(shell: &Shell, id: FlowId) -> Result<Option<Resident>, StoreError> {
-    let Some(loaded) = shell.store.flow_load(id).await? else {
-        return Ok(None);
-    };
+    Ok(load_with_claims(shell, id).await?.map(|(resident, _)| resident))
+}
+
+/// The same, with who claimed which of its live runs.
+pub(crate) async fn load_with_claims(shell: &Shell, id: FlowId) -> Result<Option<(Resident, Claims)>, StoreError> {
+    let Some(loaded) = shell.store.flow_load(id).await? else { return Ok(None) };
     let hash = loaded.flow.spec.pipeline.clone();
     let corrupt = || StoreError::Corrupt {
         table: "flows",
@@ -247,5 +214,8 @@ pub(crate) async fn load(shell: &Shell, id: FlowId) -> Result<Option<Resident>, 
         what: format!("it pins pipeline {hash}, which is not stored"),
     };
     let pipeline = shell.store.pipeline_get(hash.clone()).await?.ok_or_else(corrupt)?;
-    Ok(Some(Resident::new(loaded.flow, pipeline)))
+    Ok(Some((Resident::new(loaded.flow, pipeline), loaded.claimed)))
 }
+
+/// Runs that were claimed, and by which instance.
+pub(crate) type Claims = Vec<(RunId, InstanceId)>;

@@ -46,15 +46,7 @@ impl Follower {
     pub fn new(dispatcher: &Dispatcher, flow: FlowId, position: u64) -> Self {
         let (commits, trouble) = (dispatcher.commits(), dispatcher.trouble());
         let (reader, clock) = (Arc::clone(dispatcher.reader()), Arc::clone(dispatcher.clock()));
-        Self {
-            reader,
-            clock,
-            commits,
-            trouble,
-            flow,
-            position,
-            over: false,
-        }
+        Self { reader, clock, commits, trouble, flow, position, over: false }
     }
 
     /// Waits for the next thing to show, at most `patience`.
@@ -68,9 +60,7 @@ impl Follower {
             let events = self.reader.events(Some(self.flow), self.position, PAGE).await?;
             if let Some(last) = events.last() {
                 self.position = last.position;
-                self.over |= events
-                    .iter()
-                    .any(|event| matches!(event.body.fact, Fact::FlowFinished { .. }));
+                self.over |= events.iter().any(|event| matches!(event.body.fact, Fact::FlowFinished { .. }));
                 return Ok(Seen::Events(events));
             }
             if self.over {

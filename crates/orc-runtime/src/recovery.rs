@@ -12,10 +12,10 @@ use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
 use orc_engine::{Context, Resident, decide};
 use orc_ports::executor::Reaped;
-use orc_ports::store::{Commit, Committed, Instance, LoadedFlow, StoreError};
+use orc_ports::store::{Commit, Committed, Instance, StoreError};
 
 use crate::dispatcher::DispatcherError;
-use crate::flow_loop::load;
+use crate::flow_loop::{Claims, load_with_claims};
 use crate::shell::Shell;
 
 /// Flows that are looked at in one read.
@@ -30,28 +30,15 @@ pub struct Recovered {
     pub reaped: Vec<Reaped>,
     /// Runs that were lost with them.
     pub lost: Vec<RunId>,
-    /// Flows that are not finished, oldest first.
-    pub unfinished: Vec<FlowId>,
 }
 
 pub(crate) async fn recover(shell: &Shell) -> Result<Recovered, DispatcherError> {
     let open = shell.store.instances_open().await?;
-    let dead: Vec<Instance> = open
-        .into_iter()
-        .filter(|instance| instance.id != shell.instance)
-        .collect();
+    let dead: Vec<Instance> = open.into_iter().filter(|instance| instance.id != shell.instance).collect();
     let ids: Vec<InstanceId> = dead.iter().map(|instance| instance.id).collect();
-    let reaped = if ids.is_empty() {
-        Vec::new()
-    } else {
-        shell.executor.reap(ids.clone()).await?
-    };
+    let reaped = if ids.is_empty() { Vec::new() } else { shell.executor.reap(ids.clone()).await? };
     let found: BTreeSet<RunId> = reaped.iter().map(|reaped| reaped.run).collect();
-    let mut recovered = Recovered {
-        dead,
-        reaped,
-        ..Recovered::default()
-    };
+    let mut recovered = Recovered { dead, reaped, ..Recovered::default() };
     let mut after = None;
     loop {
         let page = shell.store.flows_unfinished(after, PAGE).await?;
@@ -59,7 +46,6 @@ pub(crate) async fn recover(shell: &Shell) -> Result<Recovered, DispatcherError>
         after = Some(*last);
         for flow in page {
             recovered.lost.extend(tell_losses(shell, flow, &found).await?);
-            recovered.unfinished.push(flow);
         }
     }
     for id in ids {
@@ -71,31 +57,16 @@ pub(crate) async fn recover(shell: &Shell) -> Result<Recovered, DispatcherError>
 /// Tells one flow which of its runs are lost. Nothing starts: no slot is offered.
 async fn tell_losses(shell: &Shell, id: FlowId, found: &BTreeSet<RunId>) -> Result<Vec<RunId>, StoreError> {
     loop {
-        let Some(loaded) = shell.store.flow_load(id).await? else {
-            return Ok(Vec::new());
-        };
-        if loaded.flow.runs.is_empty() {
-            return Ok(Vec::new());
+        let Some((resident, claims)) = load_with_claims(shell, id).await? else { return Ok(Vec::new()) };
+        let lost: Vec<RunId> = resident.flow().runs.keys().copied().collect();
+        if lost.is_empty() {
+            return Ok(lost);
         }
-        let inputs = losses(&loaded, shell, found);
-        let lost = loaded.flow.runs.keys().copied().collect();
-        let Some(resident) = load(shell, id).await? else {
-            return Ok(Vec::new());
-        };
+        let inputs: Vec<Signed> = lost.iter().map(|run| loss(*run, &claims, shell, found)).collect();
         let expected = resident.flow().head.version;
-        let context = Context {
-            now: shell.clock.now(),
-            slots: 0,
-            grace: shell.shape.grace,
-        };
+        let context = Context { now: shell.clock.now(), slots: 0, grace: shell.shape.grace };
         let decision = decide_all(resident, &inputs, &context);
-        let commit = Commit {
-            flow: id,
-            create: None,
-            expected,
-            decision,
-            slots: shell.shape.slots,
-        };
+        let commit = Commit { flow: id, create: None, expected, decision, slots: shell.shape.slots };
         match shell.store.commit(commit).await? {
             Committed::Done => return Ok(lost),
             Committed::Stale | Committed::Refused(_) => {}
@@ -103,28 +74,15 @@ async fn tell_losses(shell: &Shell, id: FlowId, found: &BTreeSet<RunId>) -> Resu
     }
 }
 
-fn losses(loaded: &LoadedFlow, shell: &Shell, found: &BTreeSet<RunId>) -> Vec<Signed> {
-    let input = |run: &RunId| {
-        let owner = loaded
-            .claimed
-            .iter()
-            .find(|(claimed, _)| claimed == run)
-            .map(|(_, instance)| *instance);
-        let evidence = match owner {
-            Some(instance) if found.contains(run) => format!("{instance} ended; its process was found and killed"),
-            Some(instance) => format!("{instance} ended, and no process of the run is left"),
-            None => "the instance ended before the run was started".to_owned(),
-        };
-        Signed {
-            by: Principal::System,
-            input: Input::RunLost {
-                run: *run,
-                claimed: owner.is_some_and(|owner| owner != shell.instance),
-                evidence,
-            },
-        }
+fn loss(run: RunId, claims: &Claims, shell: &Shell, found: &BTreeSet<RunId>) -> Signed {
+    let owner = claims.iter().find(|(claimed, _)| *claimed == run).map(|(_, instance)| *instance);
+    let evidence = match owner {
+        Some(instance) if found.contains(&run) => format!("{instance} ended; its process was found and killed"),
+        Some(instance) => format!("{instance} ended, and no process of the run is left"),
+        None => "the instance ended before the run was started".to_owned(),
     };
-    loaded.flow.runs.keys().map(input).collect()
+    let claimed = owner.is_some_and(|owner| owner != shell.instance);
+    Signed { by: Principal::System, input: Input::RunLost { run, claimed, evidence } }
 }
 
 fn decide_all(mut resident: Resident, inputs: &[Signed], context: &Context) -> Decision {

@@ -66,10 +66,7 @@ impl Router {
         let router = Arc::clone(self);
         Arc::new(move |report| {
             let flow = lock(&router.runs).remove(&report.run);
-            let input = Input::RunEnded {
-                run: report.run,
-                ending: ending_of(&report),
-            };
+            let input = Input::RunEnded { run: report.run, ending: ending_of(&report) };
             match flow {
                 Some(flow) => router.tell(flow, input),
                 None => tracing::error!(run = %report.run, "a process ended that no flow has started"),
@@ -79,25 +76,14 @@ impl Router {
 
     /// Sends an input of ours to a flow that is being carried on. A flow that has ended needs no input.
     pub(crate) fn tell(&self, flow: FlowId, input: Input) {
-        self.send(
-            flow,
-            Message::Input(
-                Signed {
-                    by: Principal::System,
-                    input,
-                },
-                None,
-            ),
-        );
+        self.send(flow, Message::Input(Signed { by: Principal::System, input }, None));
     }
 
     /// False when the flow is not being carried on.
     pub(crate) fn send(&self, flow: FlowId, message: Message) -> bool {
         // Unbounded, because its length is bounded otherwise: two answers for each live run, one look for each turn in the
         // queue for slots, and what people send.
-        lock(&self.loops)
-            .get(&flow)
-            .is_some_and(|sender| sender.send(message).is_ok())
+        lock(&self.loops).get(&flow).is_some_and(|sender| sender.send(message).is_ok())
     }
 
     pub(crate) fn open(&self, flow: FlowId) -> Option<mpsc::UnboundedReceiver<Message>> {

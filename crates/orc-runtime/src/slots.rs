@@ -21,10 +21,7 @@ struct Book {
 
 impl Slots {
     pub(crate) fn new(capacity: u32) -> Self {
-        Self {
-            capacity,
-            book: Mutex::default(),
-        }
+        Self { capacity, book: Mutex::default() }
     }
 
     pub(crate) const fn capacity(&self) -> u32 {
@@ -35,11 +32,7 @@ impl Slots {
     pub(crate) fn hint(&self, flow: FlowId, released: u32) -> u32 {
         let book = self.book();
         let first = book.waiting.front().is_none_or(|front| *front == flow);
-        if first {
-            (self.capacity + released).saturating_sub(book.used)
-        } else {
-            0
-        }
+        if first { (self.capacity + released).saturating_sub(book.used) } else { 0 }
     }
 
     /// Writes down what a commit claimed and released.

@@ -27,10 +27,7 @@ impl Tasks {
         self.tracker.spawn(async move {
             if guarded.await.is_err() {
                 panicked.store(true, Ordering::SeqCst);
-                tracing::error!(
-                    name,
-                    "a part of the orchestrator panicked; its flow waits for the next start"
-                );
+                tracing::error!(name, "a part of the orchestrator panicked; its flow waits for the next start");
             }
         });
     }

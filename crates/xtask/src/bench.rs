@@ -1,0 +1,140 @@
+//! `cargo xtask bench`: how fast it is, as a table, beside what the machine itself can do.
+//!
+//! Whole processes are timed, each several times; a ratio compares two things that were measured in turn in the same run,
+//! so that a busy machine slows both. Nothing here fails because something is slow: it prints figures and targets
+//! (design: quality, "Speed").
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{command, read, root, run};
+
+/// Cold runs of one step.
+const COLD: usize = 20;
+/// Pairs of fan-outs, ours and that of `xargs`.
+const PAIRS: usize = 5;
+/// Steps of a fan-out.
+const FAN: usize = 1_000;
+
+const ONE: &str = "name: one\nworktree: in_place\nsteps:\n  one: { run: 'true' }\n";
+
+/// Measures everything and prints the table.
+pub(crate) fn bench() -> Result<()> {
+    run(command("cargo").args(["build", "--release", "--quiet", "--package", "orc-cli"]))?;
+    let program = root().join("target/release/orchestrator");
+    let program = if program.is_file() { program } else { target()?.join("release/orchestrator") };
+    let place = tempfile::tempdir()?;
+    fs::write(place.path().join("one.yaml"), ONE)?;
+    fs::write(place.path().join("fan.yaml"), fan())?;
+    println!("{:<52} {:>12} {:>12} {:>12}   target", "what", "min", "median", "max");
+    machine(place.path())?;
+    cold(&program, place.path())?;
+    fan_out(&program, place.path())?;
+    println!("\nstore, in one process (a transition is a step that ends and the next that starts, three commits):");
+    let example = ["run", "--release", "--quiet", "--package", "orc-store-sqlite", "--example", "transitions"];
+    for line in read(command("cargo").args(example))?.lines() {
+        println!("  {line}");
+    }
+    println!("  targets: under 0.3 ms for each commit, 5,000 commits a second with 32 flows");
+    Ok(())
+}
+
+/// A list of a thousand elements, written out so that nothing but the fan-out is measured.
+fn fan() -> String {
+    let items: Vec<String> = (0..FAN).map(|n| n.to_string()).collect();
+    let items = items.join(", ");
+    format!("name: fan\nworktree: in_place\nsteps:\n  all:\n    foreach: [{items}]\n    limit: 16\n    run: 'true'\n")
+}
+
+/// What the machine can do without us.
+fn machine(place: &Path) -> Result<()> {
+    let mut spawned = Vec::new();
+    for _ in 0..COLD {
+        spawned.push(timed(|| quiet(command("sh").args(["-c", "true"])))?);
+    }
+    row("machine: `sh -c true`, one process", &mut spawned, "");
+    let mut synced = Vec::new();
+    let mut file = fs::File::create(place.join("sync"))?;
+    for _ in 0..50 {
+        synced.push(timed(|| {
+            file.write_all(&[0; 4096])?;
+            Ok(file.sync_data()?)
+        })?);
+    }
+    row("machine: write and sync 4 KiB", &mut synced, "");
+    Ok(())
+}
+
+/// One step, whole process, empty data directory.
+fn cold(program: &Path, place: &Path) -> Result<()> {
+    let mut took = Vec::new();
+    for n in 0..COLD {
+        let data = place.join(format!("cold-{n}"));
+        let mut orchestrator = command(program);
+        orchestrator.arg("run").arg(place.join("one.yaml")).env("ORC_DATA", &data);
+        took.push(timed(|| quiet(&mut orchestrator))?);
+        fs::remove_dir_all(&data)?;
+    }
+    row("cold `run` of one step, whole process", &mut took, "50 ms");
+    Ok(())
+}
+
+/// A thousand steps, sixteen at a time, in turn with `xargs`.
+fn fan_out(program: &Path, place: &Path) -> Result<()> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for n in 0..PAIRS {
+        let data = place.join(format!("fan-{n}"));
+        let mut orchestrator = command(program);
+        orchestrator.args(["run", "--slots", "16"]).arg(place.join("fan.yaml")).env("ORC_DATA", &data);
+        ours.push(timed(|| quiet(&mut orchestrator))?);
+        fs::remove_dir_all(&data)?;
+        let mut xargs = command("sh");
+        xargs.args(["-c", &format!("seq {FAN} | xargs -P16 -I_ sh -c true")]);
+        theirs.push(timed(|| quiet(&mut xargs))?);
+    }
+    row("machine: 1,000 `sh -c true` by xargs -P16", &mut theirs, "");
+    row("fan-out of 1,000 `run: true`, 16 at a time", &mut ours, "");
+    let per_cent = 100 * median(&theirs).as_micros() / median(&ours).as_micros().max(1);
+    println!("{:<52} {:>12} {:>12} {:>12}   80 %", "  of xargs' rate", "", format!("{per_cent} %"), "");
+    Ok(())
+}
+
+fn quiet(program: &mut std::process::Command) -> Result<()> {
+    let output = program.stdin(Stdio::null()).output().context("cannot start the program to measure")?;
+    if !output.status.success() {
+        bail!("{program:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "measuring is what this module is for")]
+fn timed(action: impl FnOnce() -> Result<()>) -> Result<Duration> {
+    let began = std::time::Instant::now();
+    action()?;
+    Ok(began.elapsed())
+}
+
+/// Of sorted figures.
+fn median(figures: &[Duration]) -> Duration {
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
+}
+
+fn row(what: &str, figures: &mut [Duration], target: &str) {
+    figures.sort_unstable();
+    let text = |figure: Option<&Duration>| figure.map_or_else(String::new, |figure| format!("{figure:.1?}"));
+    let (min, max) = (text(figures.first()), text(figures.last()));
+    println!("{what:<52} {min:>12} {:>12} {max:>12}   {target}", format!("{:.1?}", median(figures)));
+}
+
+/// The target directory, wherever cargo was told to put it.
+fn target() -> Result<PathBuf> {
+    let metadata = read(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    Ok(PathBuf::from(target))
+}
