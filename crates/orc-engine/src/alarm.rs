@@ -22,8 +22,7 @@ impl Draft<'_> {
                 break;
             }
             match self.step(no).state {
-                // `edit` files a ready step whose time has come under `due`.
-                StepState::Ready { .. } => self.refile(no),
+                StepState::Ready { held_by, .. } => self.come_due(no, held_by.is_none()),
                 StepState::Active { run } => self.run_alarm(no, run),
                 StepState::Blocked | StepState::Waiting(_) | StepState::Finished { .. } => {
                     self.resident.index.alarms.remove(&(at, no));
@@ -67,36 +66,20 @@ impl Draft<'_> {
         self.edit_run(no, id, |run| {
             if let RunState::Pending { stop, .. } | RunState::Running { stop, .. } = &mut run.state {
                 kept = stop.as_ref().map_or(reason, |stop| stop.reason);
-                *stop = Some(Stopping {
-                    reason: kept,
-                    again_at,
-                    forced,
-                });
+                *stop = Some(Stopping { reason: kept, again_at, forced });
             }
         });
         let path = self.step(no).path.clone();
-        self.tell(Fact::RunStopRequested {
-            path,
-            run: id,
-            reason: kept,
-            forced,
-        });
+        self.tell(Fact::RunStopRequested { path, run: id, reason: kept, forced });
         let label = if forced { "kill" } else { "stop" };
-        self.effect(
-            id,
-            label,
-            EffectKind::StopRun {
-                run: id,
-                reason: kept,
-                grace,
-            },
-        );
+        self.effect(id, label, EffectKind::StopRun { run: id, reason: kept, grace });
     }
 
-    /// The deadline of `finally`: what has not begun is cancelled, what runs is ended. Does nothing the second time.
+    /// The deadline of `finally`: what has not begun is cancelled, what runs is ended, and `finally` has failed, also if all
+    /// that is left of it was asked to end before. Does nothing the second time.
     fn end_finally(&mut self) {
         let open: Vec<StepNo> = self.unfinished(PhaseKind::Finally);
-        let mut changed = false;
+        let mut changed = !open.is_empty() && !self.resident.flow.head.finally_failed;
         for no in open {
             changed |= self.cancel_step(no, StopReason::FinallyDeadline, false);
         }

@@ -40,9 +40,7 @@ impl Draft<'_> {
     pub(crate) fn unfinished(&self, phase: PhaseKind) -> Vec<StepNo> {
         let steps = self.resident.flow.steps.iter().rev();
         let open = steps.filter(|step| !matches!(step.state, StepState::Finished { .. }));
-        open.filter(|step| self.resident.spec_of(step).phase == phase)
-            .map(|step| step.no)
-            .collect()
+        open.filter(|step| self.resident.spec_of(step).phase == phase).map(|step| step.no).collect()
     }
 
     /// Ends one step that is no longer wanted. True when that changed anything.
@@ -50,11 +48,7 @@ impl Draft<'_> {
         match &self.step(no).state {
             StepState::Blocked | StepState::Ready { .. } => {
                 let fail_fast = reason == StopReason::FailFast;
-                self.take(if fail_fast {
-                    Transition::ElementFailFast
-                } else {
-                    Transition::StepCancelled
-                });
+                self.take(if fail_fast { Transition::ElementFailFast } else { Transition::StepCancelled });
                 self.finish(no, StepOutcome::Cancelled);
                 true
             }

@@ -63,10 +63,11 @@ impl<'a> Draft<'a> {
         let steps = self.steps.iter().filter_map(|no| self.resident.flow.step(*no).cloned());
         let mut changes: Vec<Change> = steps.map(Change::Step).collect();
         changes.extend(self.runs.into_values().map(Change::Run));
+        let wake_at = next_alarm(&self.resident, self.now, self.context.now);
+        self.resident.wake_at = wake_at;
         if changes.is_empty() && !self.head_changed {
             return (self.resident, self.decision);
         }
-        let wake_at = next_alarm(&self.resident, self.now);
         let head = &mut self.resident.flow.head;
         head.version += 1;
         head.seen = self.now;
@@ -93,11 +94,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn tell(&mut self, fact: Fact) {
-        self.decision.events.push(EventBody {
-            at: self.now,
-            actor: self.by.clone(),
-            fact,
-        });
+        self.decision.events.push(EventBody { at: self.now, actor: self.by.clone(), fact });
     }
 
     pub(crate) fn claim(&mut self, run: RunId) {
@@ -145,10 +142,13 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Files a step anew, because its time has come.
-    pub(crate) fn refile(&mut self, no: StepNo) {
+    /// The time of a ready step has come. `fresh`: it was not held before, so that it must say why if it does not start.
+    pub(crate) fn come_due(&mut self, no: StepNo, fresh: bool) {
         self.unindex(no);
         self.index(no);
+        if fresh {
+            self.fresh.insert(no);
+        }
     }
 
     /// Marks every step as changed: the first commit of a flow.
@@ -235,14 +235,15 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// When the flow wants to be looked at again. `None` only for a finished flow.
-fn next_alarm(resident: &Resident, now: Timestamp) -> Option<Timestamp> {
+/// When the flow wants to be looked at again. `None` only for a finished flow. Deadlines follow the flow's own time `now`;
+/// what only wants another look follows the clock, which may stand behind it after a jump.
+fn next_alarm(resident: &Resident, now: Timestamp, clock: Timestamp) -> Option<Timestamp> {
     let FlowState::Live { phase, .. } = &resident.flow.head.state else {
         return None;
     };
     let step = resident.index.alarms.first().map(|(at, _)| *at);
-    let page = (!resident.index.expanding.is_empty()).then_some(now);
-    let held = resident.wants_slot().then_some(now + HELD_RETRY);
+    let page = (!resident.index.expanding.is_empty()).then_some(clock);
+    let held = resident.wants_slot().then_some(clock + HELD_RETRY);
     let finally = match phase {
         Phase::Finally { deadline } if *deadline > now => Some(*deadline),
         Phase::Finally { .. } | Phase::Main => None,

@@ -23,22 +23,12 @@ impl Draft<'_> {
                 let path = self.step(no).path.clone();
                 self.take(Transition::StepExpanded);
                 self.tell(Fact::StepExpanded { path, total });
-                let fan = FanOut {
-                    list,
-                    total,
-                    expanded: 0,
-                    first: StepNo(0),
-                    cut: false,
-                };
+                let fan = FanOut { list, total, expanded: 0, first: StepNo(0), cut: false };
                 self.set_state(no, StepState::Waiting(fan));
             }
             Err(detail) => {
                 self.take(Transition::StepExpansionFailed);
-                let failure = Failure {
-                    family: ErrorFamily::Unknown,
-                    cause: Cause::Expansion,
-                    detail,
-                };
+                let failure = Failure { family: ErrorFamily::Unknown, cause: Cause::Expansion, detail };
                 self.finish(no, StepOutcome::Failed(failure));
             }
         }
@@ -47,7 +37,7 @@ impl Draft<'_> {
     /// Writes at most one page of elements.
     pub(crate) fn write_page(&mut self) {
         let mut room = EXPANSION_PAGE;
-        while let Some(no) = self.resident.index.expanding.first().copied() {
+        while let Some(no) = self.next_to_expand() {
             if room == 0 {
                 return;
             }
@@ -73,35 +63,26 @@ impl Draft<'_> {
         }
     }
 
+    /// A fan-out that has begun goes on before another begins, whatever their order in the file.
+    fn next_to_expand(&self) -> Option<StepNo> {
+        let begun = |no: &StepNo| matches!(&self.step(*no).state, StepState::Waiting(fan) if fan.expanded > 0);
+        let expanding = &self.resident.index.expanding;
+        expanding.iter().copied().find(begun).or_else(|| expanding.first().copied())
+    }
+
     fn write_element(&mut self, group: StepNo, index: u32, value: Value) {
         let no = StepNo(u32::try_from(self.resident.flow.steps.len()).unwrap_or(u32::MAX));
         let parent = self.step(group);
         let path = parent.path.element(index);
         let taken_over = self.resident.flow.spec.taken_over.get(&path).cloned();
         let (state, output) = match taken_over {
-            Some(result) => (
-                StepState::Finished {
-                    outcome: result.outcome,
-                },
-                result.output,
-            ),
+            Some(result) => (StepState::Finished { outcome: result.outcome }, result.output),
             None => (self.element_state(), None),
         };
         let ready = matches!(state, StepState::Ready { .. });
         let element = Some(Element { group, index, value });
         let (spec, since) = (parent.spec, self.now);
-        let step = Step {
-            no,
-            path,
-            spec,
-            element,
-            state,
-            since,
-            attempts: 0,
-            failures: 0,
-            losses: 0,
-            output,
-        };
+        let step = Step { no, path, spec, element, state, since, attempts: 0, failures: 0, losses: 0, output };
         self.add_step(step);
         if ready {
             self.fresh.insert(no);
@@ -109,11 +90,7 @@ impl Draft<'_> {
     }
 
     fn element_state(&self) -> StepState {
-        StepState::Ready {
-            not_before: self.now,
-            held_by: None,
-            wake: WakeReason::PipelineStep,
-        }
+        StepState::Ready { not_before: self.now, held_by: None, wake: WakeReason::PipelineStep }
     }
 
     /// Elements that are not written yet never will be: the flow or a sibling ended it. True when there were any.
@@ -157,16 +134,9 @@ impl Draft<'_> {
         }
         let outcome = if count.failed > 0 {
             self.take(Transition::GroupFailed);
-            let cause = Cause::Elements {
-                failed: count.failed,
-                total,
-            };
+            let cause = Cause::Elements { failed: count.failed, total };
             let detail = self.first_failure(no).unwrap_or_default();
-            StepOutcome::Failed(Failure {
-                family: ErrorFamily::Unknown,
-                cause,
-                detail,
-            })
+            StepOutcome::Failed(Failure { family: ErrorFamily::Unknown, cause, detail })
         } else if count.cancelled > 0 || cut {
             self.take(Transition::GroupCancelled);
             StepOutcome::Cancelled
@@ -180,9 +150,9 @@ impl Draft<'_> {
     /// `implement[3]: exit code 1`, of the first element that failed.
     fn first_failure(&self, group: StepNo) -> Option<String> {
         self.elements(group).find_map(|step| match &step.state {
-            StepState::Finished {
-                outcome: StepOutcome::Failed(failure),
-            } => Some(format!("first `{}`, {}", step.path, failure.cause)),
+            StepState::Finished { outcome: StepOutcome::Failed(failure) } => {
+                Some(format!("first `{}`, {}", step.path, failure.cause))
+            }
             _ => None,
         })
     }
@@ -199,25 +169,18 @@ fn check_list(value: Value) -> Result<Vec<Value>, String> {
         return Err(format!("`foreach` needs a list, and this is {}", value.type_name()));
     };
     if list.len() > MAX_ELEMENTS {
-        return Err(format!(
-            "`foreach` takes at most {MAX_ELEMENTS} elements, and this list has {}",
-            list.len()
-        ));
+        return Err(format!("`foreach` takes at most {MAX_ELEMENTS} elements, and this list has {}", list.len()));
     }
     let mut bytes = 0_usize;
     for (index, item) in list.iter().enumerate() {
         let size = item.json_len();
         if size > MAX_ITEM_BYTES {
-            return Err(format!(
-                "element {index} has {size} bytes, at most {MAX_ITEM_BYTES} are allowed"
-            ));
+            return Err(format!("element {index} has {size} bytes, at most {MAX_ITEM_BYTES} are allowed"));
         }
         bytes += size;
     }
     if bytes > MAX_LIST_BYTES {
-        return Err(format!(
-            "the list has {bytes} bytes, at most {MAX_LIST_BYTES} are allowed"
-        ));
+        return Err(format!("the list has {bytes} bytes, at most {MAX_LIST_BYTES} are allowed"));
     }
     Ok(list)
 }

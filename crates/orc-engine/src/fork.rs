@@ -43,11 +43,16 @@ pub fn fork(
     }
     let mut taken_over: BTreeMap<StepPath, TakenOver> = BTreeMap::new();
     for step in &flow.steps {
+        let spec = &pipeline.steps[step.spec.0 as usize];
+        // A fan-out is never taken over itself: it expands again and finds its elements done, so that their results are
+        // there for what reads them.
+        let fan_out = step.element.is_none() && spec.foreach.is_some();
         let whole = step.element.is_none() && again.contains(&step.spec);
-        let finally = pipeline.steps[step.spec.0 as usize].phase == PhaseKind::Finally;
+        let finally = spec.phase == PhaseKind::Finally;
         // Elements of a fan-out that runs again keep their results unless something before the fan-out changes.
         let stale = step.element.is_some() && parents_run_again(step.spec, pipeline, &again);
         if let Some(result) = done(step)
+            && !fan_out
             && !whole
             && !finally
             && !stale
@@ -71,12 +76,7 @@ fn steps_to_run_again(flow: &Flow, pipeline: &Pipeline) -> BTreeSet<SpecIndex> {
     let graph = Graph::of(pipeline);
     let mut again = BTreeSet::new();
     for (at, step) in flow.steps.iter().take(pipeline.steps.len()).enumerate() {
-        let unfinished = !matches!(
-            &step.state,
-            StepState::Finished {
-                outcome: StepOutcome::Skipped(_)
-            }
-        );
+        let unfinished = !matches!(&step.state, StepState::Finished { outcome: StepOutcome::Skipped(_) });
         if pipeline.steps[at].phase == PhaseKind::Main && done(step).is_none() && unfinished {
             again.insert(spec_index(at));
             again.extend(graph.descendants(spec_index(at)));
@@ -85,12 +85,7 @@ fn steps_to_run_again(flow: &Flow, pipeline: &Pipeline) -> BTreeSet<SpecIndex> {
     let finally_failed = flow.steps.iter().take(pipeline.steps.len()).any(|step| {
         let finally = pipeline.steps[step.spec.0 as usize].phase == PhaseKind::Finally;
         finally
-            && !matches!(
-                &step.state,
-                StepState::Finished {
-                    outcome: StepOutcome::Skipped(_)
-                }
-            )
+            && !matches!(&step.state, StepState::Finished { outcome: StepOutcome::Skipped(_) })
             && done(step).is_none()
     });
     if again.is_empty() && finally_failed {
@@ -102,21 +97,15 @@ fn steps_to_run_again(flow: &Flow, pipeline: &Pipeline) -> BTreeSet<SpecIndex> {
 }
 
 fn parents_run_again(spec: SpecIndex, pipeline: &Pipeline, again: &BTreeSet<SpecIndex>) -> bool {
-    pipeline.steps[spec.0 as usize]
-        .needs
-        .iter()
-        .any(|need| again.contains(need))
+    pipeline.steps[spec.0 as usize].needs.iter().any(|need| again.contains(need))
 }
 
 /// The result of a step that counts as done.
 fn done(step: &Step) -> Option<TakenOver> {
     match &step.state {
-        StepState::Finished {
-            outcome: outcome @ (StepOutcome::Succeeded | StepOutcome::NoChange),
-        } => Some(TakenOver {
-            outcome: outcome.clone(),
-            output: step.output.clone(),
-        }),
+        StepState::Finished { outcome: outcome @ (StepOutcome::Succeeded | StepOutcome::NoChange) } => {
+            Some(TakenOver { outcome: outcome.clone(), output: step.output.clone() })
+        }
         _ => None,
     }
 }

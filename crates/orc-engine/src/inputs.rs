@@ -27,10 +27,7 @@ pub fn start(spec: FlowSpec, pipeline: Arc<Pipeline>, context: &Context) -> (Res
         u32::try_from(steps).unwrap_or(u32::MAX)
     };
     let head = FlowHead {
-        state: FlowState::Live {
-            phase: Phase::Main,
-            stop: Stop::None,
-        },
+        state: FlowState::Live { phase: Phase::Main, stop: Stop::None },
         version: 0,
         wake_at: Some(now),
         seen: now,
@@ -51,16 +48,8 @@ pub fn start(spec: FlowSpec, pipeline: Arc<Pipeline>, context: &Context) -> (Res
         losses: 0,
         output: None,
     });
-    let started = Fact::FlowStarted {
-        pipeline: spec.name.clone(),
-        retry_of: spec.retry_of,
-    };
-    let flow = Flow {
-        spec,
-        head,
-        steps: steps.collect(),
-        runs: std::collections::BTreeMap::new(),
-    };
+    let started = Fact::FlowStarted { pipeline: spec.name.clone(), retry_of: spec.retry_of };
+    let flow = Flow { spec, head, steps: steps.collect(), runs: std::collections::BTreeMap::new() };
     let mut draft = Draft::begin(Resident::new(flow, pipeline), &by, context);
     draft.take(Transition::FlowStarted);
     draft.tell(started);
@@ -98,21 +87,19 @@ impl Draft<'_> {
     }
 
     fn run_started(&mut self, no: StepNo, id: RunId, process: &Process) {
-        let timeout = self.spec(no).timeout;
-        let now = self.now;
-        let mut asked = None;
-        self.edit_run(no, id, |run| {
-            if let RunState::Pending { stop, .. } = &run.state {
-                asked.clone_from(stop);
-                let (process, stop) = (process.clone(), stop.clone());
-                run.state = RunState::Running {
-                    since: now,
-                    process,
-                    deadline: now + timeout,
-                    stop,
-                };
-            }
-        });
+        let run = self.resident.flow.runs.get(&id);
+        let Some(RunState::Pending { stop: asked, .. }) = run.map(|run| &run.state) else {
+            // Told before.
+            return;
+        };
+        let asked = asked.clone();
+        let state = RunState::Running {
+            since: self.now,
+            process: process.clone(),
+            deadline: self.now + self.spec(no).timeout,
+            stop: asked.clone(),
+        };
+        self.edit_run(no, id, |run| run.state = state);
         let step = self.step(no);
         let (path, attempt) = (step.path.clone(), step.attempts);
         self.tell(Fact::CommandRunStarted { path, run: id, attempt });
@@ -121,15 +108,7 @@ impl Draft<'_> {
             Some(stop) => {
                 self.take(Transition::RunStartedStopping);
                 let grace = if stop.forced { Millis::ZERO } else { self.context.grace };
-                self.effect(
-                    id,
-                    "stop",
-                    EffectKind::StopRun {
-                        run: id,
-                        reason: stop.reason,
-                        grace,
-                    },
-                );
+                self.effect(id, "stop", EffectKind::StopRun { run: id, reason: stop.reason, grace });
             }
         }
     }
@@ -151,11 +130,7 @@ impl Draft<'_> {
             }
             Some(StopReason::Timeout) => {
                 let cause = Cause::Timeout(self.spec(no).timeout);
-                let failure = Failure {
-                    family: ErrorFamily::Unknown,
-                    cause,
-                    detail: String::new(),
-                };
+                let failure = Failure { family: ErrorFamily::Unknown, cause, detail: String::new() };
                 self.take(Transition::RunTimedOut);
                 self.finish_run(no, id, RunOutcome::Failed(failure.clone()));
                 self.retry_or_fail(no, failure);
@@ -177,19 +152,11 @@ impl Draft<'_> {
     /// Writes the end of a run, gives its slot back and tells it.
     pub(crate) fn finish_run(&mut self, no: StepNo, id: RunId, outcome: RunOutcome) {
         let now = self.now;
-        let finished = RunState::Finished {
-            at: now,
-            outcome: outcome.clone(),
-        };
+        let finished = RunState::Finished { at: now, outcome: outcome.clone() };
         self.edit_run(no, id, |run: &mut Run| run.state = finished);
         self.release(id);
         let step = self.step(no);
         let (path, attempt) = (step.path.clone(), step.attempts);
-        self.tell(Fact::CommandRunCompleted {
-            path,
-            run: id,
-            attempt,
-            outcome,
-        });
+        self.tell(Fact::CommandRunCompleted { path, run: id, attempt, outcome });
     }
 }

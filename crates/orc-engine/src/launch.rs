@@ -34,6 +34,10 @@ impl Draft<'_> {
                 let due = self.resident.index.due.get(&group).and_then(|due| due.first().copied());
                 let Some(no) = due else { break };
                 self.start_step(no);
+                if !self.open.is_empty() {
+                    // It could not start, and that may end others: first see what follows.
+                    return;
+                }
             }
         }
         self.mark_held();
@@ -57,13 +61,7 @@ impl Draft<'_> {
                 (Held::Limit, Transition::StepHeldLimit)
             };
             self.take(transition);
-            self.edit(no, |step| {
-                step.state = StepState::Ready {
-                    not_before,
-                    held_by: Some(held),
-                    wake,
-                }
-            });
+            self.edit(no, |step| step.state = StepState::Ready { not_before, held_by: Some(held), wake });
         }
     }
 
@@ -80,34 +78,17 @@ impl Draft<'_> {
             Ok(command) => command,
             Err(detail) => {
                 self.take(Transition::StepStartError);
-                let failure = Failure {
-                    family: ErrorFamily::Unknown,
-                    cause: Cause::Expression,
-                    detail,
-                };
+                let failure = Failure { family: ErrorFamily::Unknown, cause: Cause::Expression, detail };
                 self.finish(no, StepOutcome::Failed(failure));
                 return;
             }
         };
         let (since, deadline) = (self.now, self.now + START_DEADLINE);
-        let state = RunState::Pending {
-            since,
-            deadline,
-            stop: None,
-        };
+        let state = RunState::Pending { since, deadline, stop: None };
         self.take(Transition::StepStarted);
         self.slots -= 1;
         self.claim(run);
-        self.add_run(Run {
-            id: run,
-            flow,
-            no,
-            path,
-            attempt,
-            wake,
-            created_at: since,
-            state,
-        });
+        self.add_run(Run { id: run, flow, no, path, attempt, wake, created_at: since, state });
         self.edit(no, |step| step.attempts = attempt);
         self.set_state(no, StepState::Active { run });
         self.effect(run, "start", EffectKind::StartRun { run, command });
@@ -117,11 +98,7 @@ impl Draft<'_> {
     fn command(&self, no: StepNo, run: RunId, wake: &WakeReason, attempt: u32) -> Result<Command, String> {
         let step = self.step(no);
         let scope = StepScope::of(&self.resident, no).with_env()?;
-        let Action::Run(RunAction {
-            script,
-            shell,
-            bindings,
-        }) = self.action(no);
+        let Action::Run(RunAction { script, shell, bindings }) = self.action(no);
         let mut env: BTreeMap<String, String> = BTreeMap::new();
         for (name, value) in scope.env() {
             env.insert(name.clone(), text_for_env(name, value)?);
@@ -142,13 +119,7 @@ impl Draft<'_> {
         ];
         env.extend(fixed.map(|(name, value)| (name.to_owned(), value)));
         let argv = shell.iter().cloned().chain([script.clone()]).collect();
-        Ok(Command {
-            argv,
-            directory: flow.directory.clone(),
-            env,
-            path: step.path.clone(),
-            attempt,
-        })
+        Ok(Command { argv, directory: flow.directory.clone(), env, path: step.path.clone(), attempt })
     }
 }
 
@@ -156,15 +127,11 @@ impl Draft<'_> {
 fn text_for_env(name: &str, value: &Value) -> Result<String, String> {
     let text = value.to_text().text;
     if text.contains('\0') {
-        return Err(format!(
-            "the value of `{name}` contains a NUL byte, which no environment variable can carry"
-        ));
+        return Err(format!("the value of `{name}` contains a NUL byte, which no environment variable can carry"));
     }
     if text.len() > MAX_ENV_BYTES {
         let size = text.len();
-        return Err(format!(
-            "the value of `{name}` has {size} bytes, an environment variable takes {MAX_ENV_BYTES}"
-        ));
+        return Err(format!("the value of `{name}` has {size} bytes, an environment variable takes {MAX_ENV_BYTES}"));
     }
     Ok(text)
 }

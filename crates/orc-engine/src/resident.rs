@@ -19,6 +19,8 @@ pub struct Resident {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) dependents: Arc<[Vec<SpecIndex>]>,
     pub(crate) index: Index,
+    /// As in the head, but moved on also by decisions that change nothing and so write no row.
+    pub(crate) wake_at: Option<Timestamp>,
 }
 
 /// Derived from the steps and runs.
@@ -50,15 +52,9 @@ impl Resident {
     #[must_use]
     pub fn new(flow: Flow, pipeline: Arc<Pipeline>) -> Self {
         let graph = Graph::of(&pipeline);
-        let dependents: Vec<_> = (0..pipeline.steps.len())
-            .map(|at| graph.dependents(spec_index(at)))
-            .collect();
-        let mut resident = Self {
-            flow,
-            pipeline,
-            dependents: dependents.into(),
-            index: Index::default(),
-        };
+        let dependents: Vec<_> = (0..pipeline.steps.len()).map(|at| graph.dependents(spec_index(at))).collect();
+        let mut resident =
+            Self { wake_at: flow.head.wake_at, flow, pipeline, dependents: dependents.into(), index: Index::default() };
         resident.index = resident.build_index();
         resident
     }
@@ -75,10 +71,11 @@ impl Resident {
         &self.pipeline
     }
 
-    /// When the flow wants to be looked at again; `None` when it is finished.
+    /// When the flow wants to be looked at again; `None` when it is finished. Never earlier than in its row: an alarm that
+    /// changed nothing (a slot is still not free) moves on here without a commit.
     #[must_use]
     pub const fn wake_at(&self) -> Option<Timestamp> {
-        self.flow.head.wake_at
+        self.wake_at
     }
 
     /// Whether it would start something if a slot were free.
@@ -87,15 +84,24 @@ impl Resident {
         self.may_start(self.flow.head.seen) && self.index.due.keys().any(|group| self.has_room(*group))
     }
 
-    /// Whether steps of the phase that is open may start at all.
-    pub(crate) fn may_start(&self, now: Timestamp) -> bool {
+    /// Whether steps of the current phase are still wanted: a cancel ends the main part, force also `finally`.
+    pub(crate) const fn is_open(&self) -> bool {
         match &self.flow.head.state {
-            FlowState::Live { phase: Phase::Main, stop } => *stop == Stop::None,
-            FlowState::Live { phase: Phase::Finally { deadline }, stop } => {
-                !matches!(stop, Stop::Force { .. }) && *deadline > now
-            }
+            FlowState::Live { phase, stop } => match phase {
+                Phase::Main => matches!(stop, Stop::None),
+                Phase::Finally { .. } => !matches!(stop, Stop::Force { .. }),
+            },
             FlowState::Finished { .. } => false,
         }
+    }
+
+    /// Whether steps of the current phase may start: they are wanted and the deadline of `finally` has not passed.
+    pub(crate) fn may_start(&self, now: Timestamp) -> bool {
+        let late = match &self.flow.head.state {
+            FlowState::Live { phase: Phase::Finally { deadline }, .. } => *deadline <= now,
+            FlowState::Live { .. } | FlowState::Finished { .. } => false,
+        };
+        self.is_open() && !late
     }
 
     /// Whether the `limit` of a fan-out allows another element. `None`: steps that are not elements have none.
@@ -136,10 +142,7 @@ impl Resident {
     }
 
     fn build_index(&self) -> Index {
-        let mut index = Index {
-            blockers: self.count_blockers(),
-            ..Index::default()
-        };
+        let mut index = Index { blockers: self.count_blockers(), ..Index::default() };
         for step in &self.flow.steps {
             if let StepState::Waiting(fan) = &step.state {
                 index.groups.insert(step.no, GroupCount::default());
@@ -163,11 +166,7 @@ impl Resident {
             step.is_none_or(|step| !matches!(step.state, StepState::Finished { .. }))
         };
         let count = |spec: &StepSpec| spec.needs.iter().filter(|need| open(need)).count();
-        self.pipeline
-            .steps
-            .iter()
-            .map(|spec| u32::try_from(count(spec)).unwrap_or(u32::MAX))
-            .collect()
+        self.pipeline.steps.iter().map(|spec| u32::try_from(count(spec)).unwrap_or(u32::MAX)).collect()
     }
 }
 
@@ -183,11 +182,7 @@ impl Index {
     }
 
     fn tally(&mut self, step: &Step, apply: impl Fn(&mut u32, u32)) {
-        let Some(count) = step
-            .element
-            .as_ref()
-            .and_then(|element| self.groups.get_mut(&element.group))
-        else {
+        let Some(count) = step.element.as_ref().and_then(|element| self.groups.get_mut(&element.group)) else {
             return;
         };
         match &step.state {

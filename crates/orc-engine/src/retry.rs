@@ -22,26 +22,15 @@ impl Draft<'_> {
         let retry = self.spec(no).retry;
         self.edit(no, |step| step.failures += 1);
         let step = self.step(no);
-        let cancelled = self
-            .live()
-            .is_none_or(|(_, stop)| *stop != orc_domain::flow::Stop::None);
-        if step.failures >= retry.attempts || cancelled {
+        if step.failures >= retry.attempts || !self.is_wanted(no) {
             self.take(Transition::StepFailed);
             self.finish(no, StepOutcome::Failed(failure));
             return;
         }
-        let wait = backoff(
-            retry,
-            step.failures,
-            jitter_of(self.resident.flow.spec.id.uuid(), step.path.as_str()),
-        );
+        let wait = backoff(retry, step.failures, jitter_of(self.resident.flow.spec.id.uuid(), step.path.as_str()));
         let (path, attempt, not_before) = (step.path.clone(), step.attempts + 1, self.now + wait);
         self.take(Transition::StepRetry);
-        self.tell(Fact::RetryPlanned {
-            path,
-            attempt,
-            not_before,
-        });
+        self.tell(Fact::RetryPlanned { path, attempt, not_before });
         self.make_ready(no, not_before, WakeReason::PipelineStep);
     }
 
@@ -58,15 +47,19 @@ impl Draft<'_> {
             return;
         }
         self.take(Transition::RunLost);
-        let lost = |cause| Failure {
-            family: ErrorFamily::ProcessLost,
-            cause,
-            detail: evidence.to_owned(),
-        };
+        let run = self.resident.flow.runs.get(&id);
+        let wake = run.map_or(WakeReason::PipelineStep, |run| run.wake.clone());
+        let lost = |cause| Failure { family: ErrorFamily::ProcessLost, cause, detail: evidence.to_owned() };
         self.finish_run(no, id, RunOutcome::Failed(lost(Cause::Lost)));
+        if !self.is_wanted(no) {
+            self.take(Transition::StepStopped);
+            self.finish(no, StepOutcome::Cancelled);
+            return;
+        }
         if !claimed {
             self.take(Transition::StepNeverBegan);
-            self.make_ready(no, self.now, WakeReason::PipelineStep);
+            // Nothing happened, so the next run is woken for the same reason: it may still have a loss to recover from.
+            self.make_ready(no, self.now, wake);
             return;
         }
         self.edit(no, |step| step.losses += 1);
@@ -83,16 +76,18 @@ impl Draft<'_> {
         }
     }
 
+    /// Whether a step may have another run: a run that was ended for its timeout can outlive the wish for its step.
+    fn is_wanted(&self, no: StepNo) -> bool {
+        let group = self.step(no).element.as_ref().map(|element| element.group);
+        let count = group.and_then(|group| self.resident.index.groups.get(&group));
+        let fail_fast = self.spec(no).foreach.as_ref().is_some_and(|foreach| foreach.fail_fast);
+        let failed_fast = fail_fast && count.is_some_and(|count| count.failed > 0);
+        self.resident.is_open() && !failed_fast
+    }
+
     /// Puts a step up for its next run.
     pub(crate) fn make_ready(&mut self, no: StepNo, not_before: orc_domain::time::Timestamp, wake: WakeReason) {
-        self.set_state(
-            no,
-            StepState::Ready {
-                not_before,
-                held_by: None,
-                wake,
-            },
-        );
+        self.set_state(no, StepState::Ready { not_before, held_by: None, wake });
         self.fresh.insert(no);
     }
 }
@@ -103,11 +98,7 @@ fn backoff(retry: Retry, failures: u32, jitter: u64) -> Millis {
     let doublings = failures.saturating_sub(1).min(63);
     let wait = retry.backoff.saturating_mul(1_u64 << doublings).min(retry.max_backoff);
     let spread = wait.as_millis() / 4;
-    let extra = if spread == 0 {
-        0
-    } else {
-        jitter.wrapping_mul(u64::from(failures) | 1) % (spread + 1)
-    };
+    let extra = if spread == 0 { 0 } else { jitter.wrapping_mul(u64::from(failures) | 1) % (spread + 1) };
     Millis::from_millis(wait.as_millis().saturating_add(extra))
 }
 
@@ -123,23 +114,14 @@ mod tests {
 
     fn retry(backoff_s: u64, max_s: u64) -> Retry {
         let (backoff, max_backoff) = (Millis::from_secs(backoff_s), Millis::from_secs(max_s));
-        Retry {
-            attempts: 100,
-            backoff,
-            max_backoff,
-        }
+        Retry { attempts: 100, backoff, max_backoff }
     }
 
     #[test]
     fn back_off_doubles_up_to_its_bound() {
-        let waits: Vec<u64> = (1..=6)
-            .map(|n| backoff(retry(30, 300), n, 0).as_millis() / 1000)
-            .collect();
+        let waits: Vec<u64> = (1..=6).map(|n| backoff(retry(30, 300), n, 0).as_millis() / 1000).collect();
         assert_eq!(waits, [30, 60, 120, 240, 300, 300]);
-        assert_eq!(
-            backoff(retry(1, u64::MAX / 1000), 100, 0),
-            Millis::from_secs(u64::MAX / 1000)
-        );
+        assert_eq!(backoff(retry(1, u64::MAX / 1000), 100, 0), Millis::from_secs(u64::MAX / 1000));
     }
 
     #[test]

@@ -19,11 +19,7 @@ pub(crate) struct StepScope<'a> {
 
 impl<'a> StepScope<'a> {
     pub(crate) fn of(resident: &'a Resident, no: StepNo) -> Self {
-        Self {
-            resident,
-            no,
-            env: BTreeMap::new(),
-        }
+        Self { resident, no, env: BTreeMap::new() }
     }
 
     /// Evaluates the environment, the pipeline's first, so that the step's may use it.
@@ -59,10 +55,7 @@ impl<'a> StepScope<'a> {
         let step = &self.resident.flow.steps[at];
         let mut fields = result_of(step);
         if specs[at].foreach.is_some() {
-            let results = self
-                .resident
-                .elements(StepNo(spec_index(at).0))
-                .map(|step| Value::Map(result_of(step)));
+            let results = self.resident.elements(StepNo(spec_index(at).0)).map(|step| Value::Map(result_of(step)));
             fields.insert("results".to_owned(), Value::List(results.collect()));
         }
         Ok(Value::Map(fields))
@@ -82,29 +75,22 @@ impl<'a> StepScope<'a> {
             ("outcome", Value::text(outcome)),
             ("summary", Value::text(self.summary())),
         ];
-        Value::Map(
-            fields
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
-        )
+        Value::Map(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     /// One line per main step that is finished: `build: succeeded`.
     fn summary(&self) -> String {
         let specs = self.resident.pipeline.steps.iter().zip(&self.resident.flow.steps);
-        let lines = specs
-            .filter(|(spec, _)| spec.phase == PhaseKind::Main)
-            .filter_map(|(_, step)| match &step.state {
-                StepState::Finished {
-                    outcome: StepOutcome::Failed(failure),
-                } => Some(format!("{}: failed: {failure}", step.path)),
-                StepState::Finished {
-                    outcome: StepOutcome::Skipped(why),
-                } => Some(format!("{}: skipped: {why}", step.path)),
-                StepState::Finished { outcome } => Some(format!("{}: {}", step.path, outcome.word())),
-                _ => None,
-            });
+        let lines = specs.filter(|(spec, _)| spec.phase == PhaseKind::Main).filter_map(|(_, step)| match &step.state {
+            StepState::Finished { outcome: StepOutcome::Failed(failure) } => {
+                Some(format!("{}: failed: {failure}", step.path))
+            }
+            StepState::Finished { outcome: StepOutcome::Skipped(why) } => {
+                Some(format!("{}: skipped: {why}", step.path))
+            }
+            StepState::Finished { outcome } => Some(format!("{}: {}", step.path, outcome.word())),
+            _ => None,
+        });
         lines.collect::<Vec<_>>().join("\n")
     }
 
@@ -126,14 +112,7 @@ impl Scope for StepScope<'_> {
     fn resolve(&self, root: &Root, member: Option<&str>) -> Result<Value, EvalError> {
         let whole = match root {
             Root::Steps => {
-                let keys = || {
-                    self.resident
-                        .pipeline
-                        .steps
-                        .iter()
-                        .map(|spec| spec.key.as_str())
-                        .collect()
-                };
+                let keys = || self.resident.pipeline.steps.iter().map(|spec| spec.key.as_str()).collect();
                 return member.map_or_else(|| Err(missing("steps", "", keys())), |key| self.earlier(key));
             }
             Root::Inputs => return pick("inputs", &self.resident.flow.spec.inputs, member),
@@ -152,11 +131,7 @@ impl Scope for StepScope<'_> {
             (Some(_), Value::Map(fields)) => pick(root_name(root), &fields, member),
             (Some(name), other) => {
                 let what = format!("`{}.{name}`", root_name(root));
-                Err(EvalError::Type {
-                    what,
-                    wanted: "a map",
-                    found: other.type_name(),
-                })
+                Err(EvalError::Type { what, wanted: "a map", found: other.type_name() })
             }
         }
     }
@@ -175,16 +150,10 @@ impl Scope for StepScope<'_> {
         }
         match function {
             StatusFn::Success => self.parents().all(|(outcome, goes_on)| accepts(outcome, goes_on)),
-            StatusFn::Failure => self
-                .parents()
-                .any(|(outcome, _)| matches!(outcome, StepOutcome::Failed(_))),
+            StatusFn::Failure => self.parents().any(|(outcome, _)| matches!(outcome, StepOutcome::Failed(_))),
             StatusFn::Always => true,
-            StatusFn::Cancelled => self
-                .parents()
-                .any(|(outcome, _)| matches!(outcome, StepOutcome::Cancelled)),
-            StatusFn::Skipped => self
-                .parents()
-                .any(|(outcome, _)| matches!(outcome, StepOutcome::Skipped(_))),
+            StatusFn::Cancelled => self.parents().any(|(outcome, _)| matches!(outcome, StepOutcome::Cancelled)),
+            StatusFn::Skipped => self.parents().any(|(outcome, _)| matches!(outcome, StepOutcome::Skipped(_))),
         }
     }
 }
@@ -220,11 +189,7 @@ fn pick(what: &str, fields: &BTreeMap<String, Value>, member: Option<&str>) -> R
 
 fn missing(what: &str, member: &str, existing: Vec<&str>) -> EvalError {
     let hint = missing_hint(member, existing);
-    EvalError::Missing {
-        what: what.to_owned(),
-        member: member.to_owned(),
-        hint,
-    }
+    EvalError::Missing { what: what.to_owned(), member: member.to_owned(), hint }
 }
 
 fn root_name(root: &Root) -> &str {

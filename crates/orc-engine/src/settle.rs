@@ -48,10 +48,7 @@ impl Draft<'_> {
         let (phase, counts) = (spec.phase, failed && !spec.continue_on_fail);
         let step = self.step(no);
         let (path, is_element) = (step.path.clone(), step.element.is_some());
-        self.tell(Fact::StepFinished {
-            path,
-            outcome: outcome.clone(),
-        });
+        self.tell(Fact::StepFinished { path, outcome: outcome.clone() });
         self.set_state(no, StepState::Finished { outcome });
         if !is_element {
             self.edit_head(|head| match phase {
@@ -72,12 +69,7 @@ impl Draft<'_> {
     /// The consequences of one finished step.
     fn propagate(&mut self, no: StepNo) {
         let step = self.step(no);
-        let failed = matches!(
-            step.state,
-            StepState::Finished {
-                outcome: StepOutcome::Failed(_)
-            }
-        );
+        let failed = matches!(step.state, StepState::Finished { outcome: StepOutcome::Failed(_) });
         if let Some(group) = step.element.as_ref().map(|element| element.group) {
             let fail_fast = self.spec(no).foreach.as_ref().is_some_and(|foreach| foreach.fail_fast);
             if failed && fail_fast {
@@ -110,14 +102,12 @@ impl Draft<'_> {
 
     /// The last direct parent is finished: the step becomes ready, expands, is skipped or fails.
     fn unblock(&mut self, no: StepNo) {
-        let allowed = match self.live() {
-            Some((Phase::Main, Stop::None)) => self.spec(no).phase == PhaseKind::Main,
-            Some((Phase::Finally { .. }, stop)) => {
-                self.spec(no).phase == PhaseKind::Finally && !matches!(stop, Stop::Force { .. })
-            }
-            _ => false,
+        let current = match self.live() {
+            Some((Phase::Finally { .. }, _)) => PhaseKind::Finally,
+            Some((Phase::Main, _)) | None => PhaseKind::Main,
         };
-        if !allowed || !matches!(self.step(no).state, StepState::Blocked) {
+        let opens = self.resident.is_open() && self.spec(no).phase == current;
+        if !opens || !matches!(self.step(no).state, StepState::Blocked) {
             return;
         }
         let path = self.step(no).path.clone();
@@ -130,20 +120,12 @@ impl Draft<'_> {
         match self.verdict(no) {
             Verdict::Skip(reason) => {
                 let by_parent = matches!(reason, SkipReason::Parent { .. });
-                self.take(if by_parent {
-                    Transition::StepSkippedParent
-                } else {
-                    Transition::StepSkippedCondition
-                });
+                self.take(if by_parent { Transition::StepSkippedParent } else { Transition::StepSkippedCondition });
                 self.finish(no, StepOutcome::Skipped(reason));
             }
             Verdict::Error(detail) => {
                 self.take(Transition::StepConditionError);
-                let failure = Failure {
-                    family: ErrorFamily::Unknown,
-                    cause: Cause::Expression,
-                    detail,
-                };
+                let failure = Failure { family: ErrorFamily::Unknown, cause: Cause::Expression, detail };
                 self.finish(no, StepOutcome::Failed(failure));
             }
             Verdict::Go => self.open_step(no),
@@ -191,10 +173,7 @@ impl Draft<'_> {
                 return None;
             };
             let accepted = accepts(outcome, self.resident.spec_of(parent).continue_on_fail);
-            let reason = SkipReason::Parent {
-                path: parent.path.clone(),
-                outcome: outcome.word().to_owned(),
-            };
+            let reason = SkipReason::Parent { path: parent.path.clone(), outcome: outcome.word().to_owned() };
             (!accepted).then_some(reason)
         })
     }
@@ -209,9 +188,7 @@ impl Draft<'_> {
         match phase {
             Phase::Main if head.open_main == 0 && head.open_finally > 0 && !matches!(stop, Stop::Force { .. }) => {
                 self.take(Transition::FlowFinally);
-                let phase = Phase::Finally {
-                    deadline: self.now + FINALLY_DEADLINE,
-                };
+                let phase = Phase::Finally { deadline: self.now + FINALLY_DEADLINE };
                 self.edit_head(|head| head.state = FlowState::Live { phase, stop });
                 self.open_phase(PhaseKind::Finally);
                 true
