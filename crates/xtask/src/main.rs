@@ -5,9 +5,11 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool for the terminal")]
 
+mod bench;
 mod command;
 mod docs;
 mod postgres;
+mod sim;
 mod suite;
 mod tidy;
 mod tree;
@@ -40,6 +42,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Simulate flows with faults, from random seeds, and check the invariants after every step.
+    Sim(sim::SimArgs),
+    /// Measure, and print a table of figures and targets.
+    Bench,
     /// Install what building and testing need and this machine lacks.
     Setup,
 }
@@ -52,6 +58,8 @@ fn main() -> ExitCode {
             if check { docs::check(build) } else { docs::write(build) }
         }
         Command::Test { postgres, arguments } => suite::run(postgres, &arguments),
+        Command::Sim(args) => sim::run(&args),
+        Command::Bench => bench::bench(),
         Command::Setup => suite::setup(),
     };
     match done {

@@ -1,0 +1,534 @@
+//! An instance of the orchestrator as the runtime behaves: it hears inputs in order, decides, commits, delivers effects,
+//! rings alarms, and on boot reconciles what the instance before it left.
+//!
+//! The rules it keeps, and the runtime with it: a decision that did not commit is thrown away with its flow; a run is
+//! started only after its claim was `Updated`, or after a look that shows this instance as its owner when the answer
+//! was lost; lost runs are heard before any effect of their flow is delivered.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use orc_domain::effect::{Decision, Effect, EffectKind};
+use orc_domain::flow::FlowSpec;
+use orc_domain::ids::{FlowId, InstanceId, RunId};
+use orc_domain::input::{Input, Signed};
+use orc_domain::principal::Principal;
+use orc_domain::time::Millis;
+use orc_engine::{Context, Resident};
+use orc_ports::store::{Commit, Committed, Guarded, Instance};
+
+use super::disturb::{Call, Fault};
+use super::judge::Evidence;
+use super::rule::{Rule, Violation, hold};
+use super::sabotage::{Sabotage, Spoil};
+use super::world::{Started, not_started};
+use super::{Halt, MEMORY, Moved, Sim, oracle};
+use crate::fixture;
+
+/// Between TERM and KILL.
+const GRACE: Millis = Millis::from_secs(10);
+/// Flows up to this many steps are compared as a whole after each commit, larger ones now and then.
+const SMALL: usize = 40;
+
+/// The memory of an instance.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) id: InstanceId,
+    pub(super) residents: BTreeMap<FlowId, Resident>,
+    pub(super) inbox: BTreeMap<FlowId, VecDeque<Signed>>,
+}
+
+impl Host {
+    pub(super) const fn new(id: InstanceId) -> Self {
+        Self { id, residents: BTreeMap::new(), inbox: BTreeMap::new() }
+    }
+}
+
+/// What became of a commit, as far as the instance knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    Done,
+    Stale,
+    Refused,
+    Unknown,
+}
+
+/// What can be done next.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Begin(usize),
+    Hear(FlowId),
+    Deliver(FlowId),
+    Ring(FlowId),
+}
+
+impl Sim<'_> {
+    /// One thing happens.
+    pub(super) fn step(&mut self) -> Moved<()> {
+        self.bury()?;
+        if self.is_over() {
+            return Ok(());
+        }
+        self.disturb()?;
+        for (flow, input) in self.world.end_due(self.now) {
+            self.post(flow, by_system(input));
+        }
+        let acts = self.acts();
+        match self.dice.pick(&acts) {
+            Some(Act::Begin(at)) => {
+                let (_, spec) = self.coming[at].clone();
+                self.begin(spec)?;
+                self.coming.remove(at);
+            }
+            Some(Act::Hear(flow)) => self.hear_next(flow)?,
+            Some(Act::Deliver(flow)) => {
+                let pending = self.model.effects_pending(flow);
+                if let Some(effect) = pending.first() {
+                    self.deliver(flow, effect)?;
+                }
+            }
+            Some(Act::Ring(flow)) => self.hear(flow, &by_system(Input::Alarm))?,
+            None => self.pass_time()?,
+        }
+        Ok(())
+    }
+
+    fn acts(&self) -> Vec<Act> {
+        let begin = self.coming.iter().enumerate().filter(|(_, (at, _))| *at <= self.now);
+        let mut acts: Vec<Act> = begin.map(|(at, _)| Act::Begin(at)).collect();
+        let waiting = self.host.inbox.iter().filter(|(_, inbox)| !inbox.is_empty());
+        acts.extend(waiting.map(|(flow, _)| Act::Hear(*flow)));
+        let pending = self.model.flow_ids().filter(|flow| !self.model.effects_pending(*flow).is_empty());
+        acts.extend(pending.map(Act::Deliver));
+        let wall = self.wall();
+        let due = self.host.residents.iter();
+        let due = due.filter(|(_, resident)| resident.wake_at().is_some_and(|at| at <= wall));
+        acts.extend(due.map(|(flow, _)| Act::Ring(*flow)));
+        acts
+    }
+
+    /// Nothing can be done now: the next moment at which something can.
+    fn pass_time(&mut self) -> Moved<()> {
+        let alarms = self.host.residents.values().filter_map(Resident::wake_at);
+        let alarms = alarms.map(|at| at.as_millis() - self.skew);
+        let coming = self.coming.iter().map(|(at, _)| *at);
+        let next = alarms.chain(coming).chain(self.world.next_end()).min();
+        let Some(next) = next else {
+            return Err(Halt::Broken(Violation {
+                rule: Rule::Ends,
+                flow: None,
+                found: "nothing will ever happen again".to_owned(),
+            }));
+        };
+        self.now = self.now.max(next);
+        Ok(())
+    }
+
+    /// Puts an input into a flow's inbox.
+    pub(super) fn post(&mut self, flow: FlowId, signed: Signed) {
+        let again = self.strikes(Fault::Repeat, 30);
+        let early = self.strikes(Fault::Reorder, 100);
+        let length = self.host.inbox.get(&flow).map_or(0, VecDeque::len);
+        let at = if early { self.dice.below(length + 1) } else { length };
+        let inbox = self.host.inbox.entry(flow).or_default();
+        if again {
+            inbox.push_back(signed.clone());
+        }
+        inbox.insert(at, signed);
+    }
+
+    fn hear_next(&mut self, flow: FlowId) -> Moved<()> {
+        let Some(signed) = self.host.inbox.get_mut(&flow).and_then(VecDeque::pop_front) else {
+            return Ok(());
+        };
+        let together = self.dice.permille(200);
+        let rest = self.host.inbox.get_mut(&flow).filter(|_| together);
+        let mut inputs = vec![signed];
+        inputs.extend(rest.map(std::mem::take).unwrap_or_default());
+        if let [only] = inputs.as_slice() {
+            return self.hear(flow, only);
+        }
+        let slots = self.offer(&inputs);
+        self.hear_all(flow, &inputs, slots)
+    }
+
+    /// Decides about an input and makes the decision true, however often that takes.
+    pub(super) fn hear(&mut self, flow: FlowId, signed: &Signed) -> Moved<()> {
+        self.note(|| format!("hears {:?}", signed.input));
+        self.remember(flow, signed);
+        let mut slots = self.offer(std::slice::from_ref(signed));
+        loop {
+            let Some(resident) = self.resident(flow) else {
+                return Ok(());
+            };
+            let expected = resident.flow().head.version;
+            let context = self.context(slots);
+            let signed = self.settings.sabotage.twist(signed, resident.flow());
+            let (next, decision) = self.decide(resident, &signed, &context)?;
+            if decision.is_empty() {
+                self.vain += u64::from(signed.input == Input::Alarm);
+                self.result.taken.extend(&decision.transitions);
+                self.host.residents.insert(flow, next);
+                return Ok(());
+            }
+            let commit = self.commit_of(flow, expected, decision);
+            match self.commit(&commit, &next, false)? {
+                Answer::Done => return self.keep(flow, next, &commit),
+                Answer::Refused => slots = 0,
+                Answer::Unknown if self.settings.sabotage == Sabotage::KeepFailed => {
+                    self.host.residents.insert(flow, next);
+                    return Ok(());
+                }
+                Answer::Stale | Answer::Unknown => {}
+            }
+        }
+    }
+
+    /// Decides about inputs one right after the other and commits all together; if that does not work, one by one.
+    fn hear_all(&mut self, flow: FlowId, inputs: &[Signed], mut slots: u32) -> Moved<()> {
+        let Some(mut resident) = self.resident(flow) else {
+            return Ok(());
+        };
+        let expected = resident.flow().head.version;
+        let mut all = Decision::default();
+        for signed in inputs {
+            let context = self.context(slots);
+            let (next, decision) = self.decide(resident, signed, &context)?;
+            slots = slots.saturating_sub(u32::try_from(decision.claims.len()).unwrap_or(u32::MAX));
+            resident = next;
+            all = all.then(decision);
+        }
+        if !all.is_empty() {
+            self.note(|| format!("hears {} inputs together", inputs.len()));
+            let commit = self.commit_of(flow, expected, all);
+            if self.commit(&commit, &resident, true)? == Answer::Done {
+                return self.keep(flow, resident, &commit);
+            }
+        }
+        inputs.iter().try_for_each(|signed| self.hear(flow, signed))
+    }
+
+    fn begin(&mut self, spec: FlowSpec) -> Moved<()> {
+        self.note(|| format!("begins {}", spec.id));
+        let Some(pipeline) = self.model.pipeline_get(&spec.pipeline) else {
+            return Ok(());
+        };
+        let mut slots = self.offer(&[]);
+        loop {
+            let context = self.context(slots);
+            let (resident, decision) = orc_engine::start(spec.clone(), Arc::clone(&pipeline), &context);
+            let mut commit = self.commit_of(spec.id, 0, decision);
+            commit.create = Some(spec.clone());
+            match self.commit(&commit, &resident, false)? {
+                Answer::Done => return self.keep(spec.id, resident, &commit),
+                // It exists already: the first try was not in vain.
+                Answer::Stale => {
+                    let loaded = self.load(spec.id);
+                    self.host.residents.extend(loaded.map(|resident| (spec.id, resident)));
+                    return Ok(());
+                }
+                Answer::Refused => slots = 0,
+                Answer::Unknown => {}
+            }
+        }
+    }
+
+    /// Slots as far as this instance knows: those that are free, and those that the inputs may give back.
+    fn offer(&mut self, inputs: &[Signed]) -> u32 {
+        let ends = |signed: &&Signed| matches!(signed.input, Input::RunEnded { .. } | Input::RunLost { .. });
+        let given_back = inputs.iter().filter(ends).count();
+        let free = self.capacity.saturating_sub(self.model.slots().len()) + given_back;
+        let believed = if self.strikes(Fault::Refuse, 60) { free + 1 } else { free };
+        u32::try_from(believed).unwrap_or(0)
+    }
+
+    pub(super) fn context(&self, slots: u32) -> Context {
+        Context { now: self.wall(), slots, grace: GRACE }
+    }
+
+    pub(super) fn commit_of(&self, flow: FlowId, expected: u64, decision: Decision) -> Commit {
+        Commit { flow, create: None, expected, decision, slots: u32::try_from(self.capacity).unwrap_or(u32::MAX) }
+    }
+
+    /// Decides, and checks that the decision follows from its arguments alone.
+    pub(super) fn decide(
+        &mut self,
+        resident: Resident,
+        signed: &Signed,
+        context: &Context,
+    ) -> Moved<(Resident, Decision)> {
+        let flow = resident.flow().spec.id;
+        let whole = self.looks_closely(&resident);
+        let before = whole.then(|| Resident::new(resident.flow().clone(), Arc::clone(resident.pipeline())));
+        let old = (self.settings.sabotage != Sabotage::None).then(|| resident.flow().clone());
+        let (next, mut decision) = orc_engine::decide(resident, signed, context);
+        if let Some(before) = before {
+            let (other, again) = orc_engine::decide(before, signed, context);
+            let same = again == decision && other.flow() == next.flow();
+            hold(same, Rule::Repeatable, flow, || {
+                format!("loaded anew, {:?} leads to {again:?} instead of {decision:?}", signed.input)
+            })?;
+            hold(next.index_is_true(), Rule::Index, flow, || {
+                format!("after {:?} the index is not the one built anew", signed.input)
+            })?;
+        }
+        let vain = decision.is_empty() && next.wake_at().is_some_and(|at| at <= context.now);
+        hold(!vain, Rule::Alarm, flow, || {
+            format!("after {:?} nothing changed and the alarm still rings", signed.input)
+        })?;
+        if let Some(old) = old.as_ref().filter(|_| !self.spoiled) {
+            let spoil = Spoil { old, next: next.flow(), pipeline: next.pipeline() };
+            self.spoiled |= self.settings.sabotage.spoil(&spoil, &mut decision);
+        }
+        Ok((next, decision))
+    }
+
+    fn looks_closely(&mut self, resident: &Resident) -> bool {
+        resident.flow().steps.len() <= SMALL || self.dice.permille(60)
+    }
+
+    /// Commits, with everything that can go wrong around it.
+    pub(super) fn commit(&mut self, commit: &Commit, next: &Resident, joined: bool) -> Moved<Answer> {
+        self.may_crash("before a commit")?;
+        let call = self.call();
+        if call == Call::FailsBefore {
+            self.note(|| "the commit fails".to_owned());
+            return Ok(Answer::Unknown);
+        }
+        let answer = self.write(commit, joined)?;
+        if answer == Answer::Done && self.looks_closely(next) {
+            let stored = self.model.flow_load(commit.flow).map(|loaded| loaded.flow);
+            hold(stored.as_ref() == Some(next.flow()), Rule::Rows, commit.flow, || {
+                "what was stored is not what was decided".to_owned()
+            })?;
+        }
+        if call == Call::FailsAfter {
+            self.note(|| "the answer of the commit is lost".to_owned());
+            return Ok(Answer::Unknown);
+        }
+        self.may_crash("after a commit")?;
+        Ok(answer)
+    }
+
+    /// Commits and lets the judge look.
+    pub(super) fn write(&mut self, commit: &Commit, joined: bool) -> Moved<Answer> {
+        let committed = self.model.commit(commit).map_err(|error| Violation {
+            rule: Rule::Contract,
+            flow: Some(commit.flow),
+            found: error.to_string(),
+        })?;
+        let answer = match committed {
+            Committed::Done => Answer::Done,
+            Committed::Stale => Answer::Stale,
+            Committed::Refused(_) => Answer::Refused,
+        };
+        self.note(|| format!("  {answer:?} {:?}", commit.decision.transitions));
+        if answer == Answer::Done {
+            self.result.commits += 1;
+            self.result.taken.extend(&commit.decision.transitions);
+            self.judge.see(&Evidence {
+                flow: commit.flow,
+                decision: &commit.decision,
+                joined,
+                model: &self.model,
+                world: &self.world,
+                wall: self.wall(),
+                capacity: self.capacity,
+            })?;
+        }
+        Ok(answer)
+    }
+
+    /// Keeps a flow whose decision is true now, and tells others that a slot is free.
+    fn keep(&mut self, flow: FlowId, next: Resident, commit: &Commit) -> Moved<()> {
+        self.host.residents.insert(flow, next);
+        if !commit.decision.releases.is_empty() && self.dice.permille(700) {
+            let wanting = self.host.residents.iter().filter(|(_, other)| other.wants_slot());
+            let wanting: Vec<FlowId> = wanting.map(|(flow, _)| *flow).collect();
+            for other in wanting {
+                self.post(other, by_system(Input::Alarm));
+            }
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, flow: FlowId, signed: &Signed) {
+        if self.heard.len() == MEMORY {
+            self.heard.remove(0);
+        }
+        self.heard.push((flow, signed.clone()));
+    }
+
+    /// Takes a flow out of memory, or loads it.
+    fn resident(&mut self, flow: FlowId) -> Option<Resident> {
+        if !self.host.residents.contains_key(&flow) {
+            let loaded = self.load(flow)?;
+            self.host.residents.insert(flow, loaded);
+        }
+        self.host.residents.remove(&flow)
+    }
+
+    pub(super) fn load(&self, flow: FlowId) -> Option<Resident> {
+        let loaded = self.model.flow_load(flow)?;
+        let pipeline = self.model.pipeline_get(&loaded.flow.spec.pipeline)?;
+        Some(Resident::new(loaded.flow, pipeline))
+    }
+
+    /// Delivers an effect, perhaps not for the first time.
+    pub(super) fn deliver(&mut self, flow: FlowId, effect: &Effect) -> Moved<()> {
+        if self.done.len() == MEMORY {
+            self.done.remove(0);
+        }
+        self.done.push((flow, effect.clone()));
+        match &effect.kind {
+            EffectKind::StartRun { run, .. } => self.start_run(flow, effect, *run),
+            EffectKind::StopRun { run, grace, .. } => {
+                self.note(|| format!("stops {run} with {grace}"));
+                self.world.stop(*run, grace.as_millis(), self.now, &mut self.dice);
+                self.may_crash("after a stop")?;
+                let call = self.call();
+                if call != Call::FailsBefore {
+                    self.model.effect_delivered(effect.id);
+                }
+                self.may_crash("after a stop was marked")
+            }
+        }
+    }
+
+    fn start_run(&mut self, flow: FlowId, effect: &Effect, run: RunId) -> Moved<()> {
+        self.may_crash("before a claim")?;
+        let call = self.call();
+        if call == Call::FailsBefore {
+            return Ok(());
+        }
+        let mut mine = self.model.run_claim(run, effect.id, self.host.id) == Guarded::Updated;
+        if call == Call::FailsAfter {
+            let kept = self.model.run(run);
+            mine |= kept.is_some_and(|kept| kept.claimed_by == Some(self.host.id)) && !self.was_started(run);
+        }
+        if !mine && self.settings.sabotage != Sabotage::StartUnclaimed {
+            self.note(|| format!("{run} is not to be started"));
+            return Ok(());
+        }
+        self.may_crash("between claim and start")?;
+        if self.dice.permille(40) {
+            self.note(|| format!("{run} cannot be started"));
+            let ending = not_started();
+            self.post(flow, by_system(Input::RunEnded { run, ending }));
+            return Ok(());
+        }
+        self.check_start(flow, run)?;
+        self.may_crash("between start and its report")?;
+        let process = self.world.process(self.host.id);
+        self.post(flow, by_system(Input::RunStarted { run, process }));
+        Ok(())
+    }
+
+    fn was_started(&self, run: RunId) -> bool {
+        self.world.starts.contains_key(&run)
+    }
+
+    fn check_start(&mut self, flow: FlowId, run: RunId) -> Moved<()> {
+        let Some(kept) = self.model.run(run) else {
+            return Ok(());
+        };
+        let (no, path) = (kept.run.no, kept.run.path.clone());
+        self.note(|| format!("starts {path}, {run}"));
+        let started = Started { flow, path: &path, run, instance: self.host.id, now: self.now };
+        let twin = self.world.start(started, &mut self.dice);
+        let often = self.world.starts.get(&run).copied().unwrap_or_default();
+        hold(!twin && often == 1, Rule::OneRun, flow, || {
+            format!("`{path}` has two processes, or one run two: {often} starts")
+        })?;
+        let idempotent = self.judge.flows.get(&flow).is_none_or(|shadow| {
+            let spec = shadow.steps[no.0 as usize].spec;
+            shadow.plan.pipeline.steps[spec.0 as usize].idempotent
+        });
+        let starts = self.world.step_starts.get(&(flow, path.clone())).copied().unwrap_or(0);
+        hold(idempotent || starts == 1, Rule::NotIdempotent, flow, || format!("`{path}` was started {starts} times"))?;
+        Ok(())
+    }
+
+    /// The instance is gone: so are its memory and its processes. A new one takes over.
+    pub(super) fn crash(&mut self) -> Moved<()> {
+        self.next_instance += 1;
+        self.host = Host::new(fixture::instance_id(self.next_instance));
+        self.boot()
+    }
+
+    /// Reconciles what the store says with what is there: nothing of another instance is.
+    pub(super) fn boot(&mut self) -> Moved<()> {
+        let id = self.host.id;
+        let instance = Instance { id, pid: 1, command: "serve".to_owned(), began_at: self.wall() };
+        self.model.instance_begin(instance).map_err(|error| Violation {
+            rule: Rule::Contract,
+            flow: None,
+            found: error.to_string(),
+        })?;
+        self.world.reap(id);
+        for dead in self.model.instances_open() {
+            if dead.id != id {
+                self.model.instance_end(dead.id, self.wall());
+            }
+        }
+        for flow in self.model.flows_unfinished(None, u32::MAX) {
+            let Some(loaded) = self.model.flow_load(flow) else { continue };
+            let lost = |run: &RunId| {
+                let run = *run;
+                let claimed = loaded.claimed.iter().any(|(other, _)| *other == run);
+                let evidence = "its instance ended".to_owned();
+                let input = by_system(Input::RunLost { run, claimed, evidence });
+                self.settings.sabotage.twist(&input, &loaded.flow)
+            };
+            let lost: Vec<Signed> = loaded.flow.runs.keys().map(lost).collect();
+            self.hear_all(flow, &lost, 0)?;
+            self.post(flow, by_system(Input::Alarm));
+        }
+        Ok(())
+    }
+
+    /// Deals with flows that are over: compares a retry with what it carries on, and now and then retries.
+    fn bury(&mut self) -> Moved<()> {
+        let over = self.judge.flows.iter();
+        let over = over.filter(|(flow, shadow)| shadow.is_finished() && !self.buried.contains(flow));
+        let over: Vec<FlowId> = over.map(|(flow, _)| *flow).collect();
+        for flow in over {
+            self.buried.insert(flow);
+            self.check_retry(flow)?;
+            let plan = Arc::clone(&self.judge.flows[&flow].plan);
+            let Some(old) = self.model.flow_load(flow) else { continue };
+            if self.buried.len() > 5 || !self.dice.permille(500) {
+                continue;
+            }
+            let id = fixture::flow_id(self.next_flow_number());
+            let by = Principal::Os(1000);
+            if let Ok(spec) = orc_engine::fork(&old.flow, &plan.pipeline, id, by, self.wall()) {
+                self.note(|| format!("retries {flow} as {id}"));
+                self.expect(self.now, spec, plan);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_retry(&self, flow: FlowId) -> Moved<()> {
+        let new = &self.judge.flows[&flow];
+        let old = new.spec.retry_of.and_then(|old| self.judge.flows.get(&old));
+        let Some(old) = old else { return Ok(()) };
+        for at in oracle::kept_by_retry(old) {
+            let (before, after) = (&old.steps[at], &new.steps[at]);
+            let cancelled = new.cancels() > 0;
+            let same = oracle::is_copy(before, after) || cancelled;
+            hold(same, Rule::TakenOver, flow, || {
+                format!("`{}` was {:?} and is {:?}", before.path, before.state, after.state)
+            })?;
+            let starts = self.world.step_starts.get(&(flow, before.path.clone()));
+            hold(starts.is_none(), Rule::TakenOver, flow, || format!("`{}` had succeeded and ran again", before.path))?;
+        }
+        Ok(())
+    }
+}
+
+/// An input of the orchestrator itself.
+fn by_system(input: Input) -> Signed {
+    Signed { by: Principal::System, input }
+}

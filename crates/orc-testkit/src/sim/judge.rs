@@ -1,0 +1,512 @@
+//! Watches every commit and compares it with its own copy of what there was: what a flow may become, and what it may
+//! not. The copy is made from the changes alone and never asks the engine anything.
+//!
+//! Next: [`super::oracle`], which judges a flow that is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use orc_domain::effect::{Change, Decision};
+use orc_domain::event::Fact;
+use orc_domain::flow::{FlowHead, FlowSpec, FlowState, Phase, Step, StepNo, StepOutcome, StepState, Stop};
+use orc_domain::graph::PhaseKind;
+use orc_domain::ids::{FlowId, RunId};
+use orc_domain::input::Ending;
+use orc_domain::path::StepPath;
+use orc_domain::run::{Cause, Run, RunOutcome, RunState, StopReason};
+use orc_domain::time::{Millis, Timestamp};
+
+use super::oracle;
+use super::plan::Plan;
+use super::rule::{Checked, Rule, hold};
+use super::world::World;
+use crate::model::Model;
+
+/// Design 10: poison steps are quarantined after killing three workers.
+const MAX_LOSSES: usize = 3;
+/// A step that waits for a slot is looked at again at least this often.
+const HELD_AT_MOST: Millis = Millis::from_secs(60);
+
+/// What the judge knows of all flows.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    pub(crate) flows: BTreeMap<FlowId, Shadow>,
+    live: BTreeSet<RunId>,
+    events: usize,
+}
+
+/// What the judge knows of one flow.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) spec: FlowSpec,
+    pub(crate) head: Option<FlowHead>,
+    pub(crate) steps: Vec<Step>,
+    /// All there ever were.
+    pub(crate) runs: BTreeMap<RunId, Run>,
+    /// Facts told, by kind and subject.
+    told: BTreeMap<(&'static str, String), u32>,
+    /// Length of the list of each fan-out.
+    pub(crate) totals: BTreeMap<StepPath, u32>,
+    /// When `finally` had to be over.
+    pub(crate) finally_deadline: Option<Timestamp>,
+    /// A commit after that left it unfinished.
+    pub(crate) finally_overran: bool,
+    /// Reasons for which runs were asked to end.
+    pub(crate) stops: BTreeSet<StopReason>,
+}
+
+/// One commit and what is around it.
+pub(crate) struct Evidence<'a> {
+    pub(crate) flow: FlowId,
+    pub(crate) decision: &'a Decision,
+    /// The decision is several in one.
+    pub(crate) joined: bool,
+    pub(crate) model: &'a Model,
+    pub(crate) world: &'a World,
+    pub(crate) wall: Timestamp,
+    pub(crate) capacity: usize,
+}
+
+impl Judge {
+    /// A flow that is about to begin.
+    pub(crate) fn expect(&mut self, spec: FlowSpec, plan: Arc<Plan>) {
+        let shadow = Shadow {
+            plan,
+            spec: spec.clone(),
+            head: None,
+            steps: Vec::new(),
+            runs: BTreeMap::new(),
+            told: BTreeMap::new(),
+            totals: BTreeMap::new(),
+            finally_deadline: None,
+            finally_overran: false,
+            stops: BTreeSet::new(),
+        };
+        self.flows.insert(spec.id, shadow);
+    }
+
+    /// Takes in a commit that the store accepted.
+    pub(crate) fn see(&mut self, evidence: &Evidence<'_>) -> Checked {
+        let Some(shadow) = self.flows.get_mut(&evidence.flow) else {
+            return Ok(());
+        };
+        let before = shadow.head.clone();
+        let mut opened = Vec::new();
+        let mut closed = Vec::new();
+        let mut born = Vec::new();
+        for change in &evidence.decision.changes {
+            match change {
+                Change::Head(head) => shadow.see_head(evidence.flow, head, evidence.joined)?,
+                Change::Step(step) => {
+                    let old = shadow.see_step(evidence.flow, step)?;
+                    if is_finished(step) && old.as_ref().is_none_or(|old| !is_finished(old)) {
+                        closed.push(step.no);
+                    }
+                    if old.is_none_or(|old| old.state == StepState::Blocked) {
+                        opened.push(step.no);
+                    }
+                }
+                Change::Run(run) => {
+                    let known = shadow.see_run(evidence.flow, run)?;
+                    if !known {
+                        born.push(run.id);
+                    }
+                    if run.state.is_final() {
+                        self.live.remove(&run.id);
+                    } else {
+                        self.live.insert(run.id);
+                    }
+                }
+            }
+        }
+        shadow.check_births(evidence, before.as_ref(), &born)?;
+        for no in opened {
+            shadow.check_parents(evidence.flow, no)?;
+        }
+        shadow.check_facts(evidence, before.as_ref(), &closed)?;
+        shadow.check_runs(evidence)?;
+        for no in closed {
+            shadow.check_join(evidence.flow, no)?;
+        }
+        shadow.check_alarm(evidence)?;
+        self.check_slots(evidence)?;
+        self.check_positions(evidence)?;
+        match &self.flows[&evidence.flow] {
+            shadow if shadow.is_finished() => oracle::judge(shadow),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether every flow that was expected has begun and is over.
+    pub(crate) fn all_finished(&self) -> bool {
+        self.flows.values().all(Shadow::is_finished)
+    }
+
+    fn check_slots(&self, evidence: &Evidence<'_>) -> Checked {
+        let slots = evidence.model.slots();
+        let found = || format!("{} slots are taken, {} runs live", slots.len(), self.live.len());
+        hold(*slots == self.live, Rule::Slots, evidence.flow, found)?;
+        hold(slots.len() <= evidence.capacity, Rule::Slots, evidence.flow, || {
+            format!("{} slots are taken of {}", slots.len(), evidence.capacity)
+        })
+    }
+
+    fn check_positions(&mut self, evidence: &Evidence<'_>) -> Checked {
+        self.events += evidence.decision.events.len();
+        let stored = evidence.model.events();
+        let last = stored.last().map_or(0, |event| event.position);
+        let whole = stored.len() == self.events && last == self.events as u64;
+        hold(whole, Rule::Events, evidence.flow, || {
+            format!("{} events were decided, {} are stored", self.events, stored.len())
+        })
+    }
+}
+
+impl Shadow {
+    pub(crate) fn is_finished(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| matches!(head.state, FlowState::Finished { .. }))
+    }
+
+    /// How often people asked it to end.
+    pub(crate) fn cancels(&self) -> u32 {
+        self.told.iter().filter(|((kind, _), _)| *kind == "FlowCancelRequested").map(|(_, count)| count).sum()
+    }
+
+    /// The runs of a step, in order of attempt.
+    pub(crate) fn runs_of(&self, no: StepNo) -> Vec<&Run> {
+        let mut runs: Vec<&Run> = self.runs.values().filter(|run| run.no == no).collect();
+        runs.sort_by_key(|run| run.attempt);
+        runs
+    }
+
+    /// The written elements of a fan-out.
+    pub(crate) fn elements(&self, group: StepNo) -> impl Iterator<Item = &Step> {
+        let of = move |step: &&Step| step.element.as_ref().is_some_and(|element| element.group == group);
+        self.steps.iter().filter(of)
+    }
+
+    pub(crate) fn phase(&self, step: &Step) -> PhaseKind {
+        self.plan.pipeline.steps[step.spec.0 as usize].phase
+    }
+
+    fn see_head(&mut self, flow: FlowId, head: &FlowHead, joined: bool) -> Checked {
+        let over = self.is_finished();
+        hold(!over, Rule::Final, flow, || "a finished flow changed".to_owned())?;
+        let version = self.head.as_ref().map_or(0, |old| old.version);
+        let next = if joined { head.version > version } else { head.version == version + 1 };
+        hold(next, Rule::Rows, flow, || format!("version {} after {version}", head.version))?;
+        if let FlowState::Live { phase: Phase::Finally { deadline }, .. } = head.state {
+            self.finally_deadline = Some(deadline);
+            self.finally_overran |= head.seen >= deadline;
+        }
+        self.head = Some(head.clone());
+        Ok(())
+    }
+
+    fn see_step(&mut self, flow: FlowId, step: &Step) -> Result<Option<Step>, super::Violation> {
+        let at = step.no.0 as usize;
+        let old = self.steps.get(at).cloned();
+        if let Some(old) = &old {
+            hold(!is_finished(old) || old == step, Rule::Final, flow, || {
+                format!("`{}` was {:?} and is {:?}", step.path, old.state, step.state)
+            })?;
+        }
+        match self.steps.get_mut(at) {
+            Some(kept) => *kept = step.clone(),
+            None => self.steps.push(step.clone()),
+        }
+        Ok(old)
+    }
+
+    /// True when the run was known before.
+    fn see_run(&mut self, flow: FlowId, run: &Run) -> Result<bool, super::Violation> {
+        let old = self.runs.insert(run.id, run.clone());
+        if let Some(old) = &old {
+            hold(!old.state.is_final() || old == run, Rule::Final, flow, || {
+                format!("run {} of `{}` was over and changed", run.attempt, run.path)
+            })?;
+        }
+        Ok(old.is_some())
+    }
+
+    fn check_births(&self, evidence: &Evidence<'_>, before: Option<&FlowHead>, born: &[RunId]) -> Checked {
+        let after = if evidence.joined { before } else { self.head.as_ref() };
+        let Some(FlowState::Live { stop, .. }) = after.map(|head| &head.state) else {
+            return Ok(());
+        };
+        for run in born.iter().filter_map(|run| self.runs.get(run)) {
+            let live = self.runs.values().filter(|other| other.no == run.no && !other.state.is_final());
+            let live = live.count();
+            hold(live <= 1, Rule::OneRun, evidence.flow, || format!("`{}` has {live} live runs", run.path))?;
+            let phase = self.phase(&self.steps[run.no.0 as usize]);
+            let allowed = match stop {
+                Stop::None => true,
+                Stop::Cancel { .. } => phase == PhaseKind::Finally,
+                Stop::Force { .. } => false,
+            };
+            hold(allowed, Rule::Stopped, evidence.flow, || format!("`{}` was started after {stop:?}", run.path))?;
+        }
+        Ok(())
+    }
+
+    fn check_parents(&self, flow: FlowId, no: StepNo) -> Checked {
+        let step = &self.steps[no.0 as usize];
+        let never = matches!(step.state, StepState::Blocked | StepState::Finished { outcome: StepOutcome::Cancelled });
+        if never {
+            return Ok(());
+        }
+        let spec = &self.plan.pipeline.steps[step.spec.0 as usize];
+        let open = spec.needs.iter().map(|need| &self.steps[need.0 as usize]).find(|parent| !is_finished(parent));
+        let open_main = || self.steps.iter().find(|s| self.phase(s) == PhaseKind::Main && !is_finished(s));
+        let open = match spec.phase {
+            PhaseKind::Main => open,
+            PhaseKind::Finally => open.or_else(open_main),
+        };
+        hold(open.is_none(), Rule::Parents, flow, || {
+            let parent = open.map(|parent| parent.path.as_str()).unwrap_or_default();
+            format!("`{}` is {:?} before `{parent}` is finished", step.path, step.state)
+        })
+    }
+
+    fn check_join(&self, flow: FlowId, no: StepNo) -> Checked {
+        let group = &self.steps[no.0 as usize];
+        let Some(total) = self.totals.get(&group.path).copied() else {
+            return Ok(());
+        };
+        let StepState::Finished { outcome } = &group.state else {
+            return Ok(());
+        };
+        let elements: Vec<&Step> = self.elements(no).collect();
+        let open = elements.iter().find(|element| !is_finished(element));
+        hold(open.is_none(), Rule::Join, flow, || {
+            let element = open.map(|element| element.path.as_str()).unwrap_or_default();
+            format!("`{}` ended before `{element}`", group.path)
+        })?;
+        let numbered = elements
+            .iter()
+            .enumerate()
+            .all(|(at, step)| step.element.as_ref().is_some_and(|element| element.index as usize == at));
+        hold(numbered, Rule::Join, flow, || format!("elements of `{}` are out of order", group.path))?;
+        let whole = elements.len() == total as usize;
+        let well = elements.iter().all(|step| ended_well(step));
+        let failed = elements.iter().any(|step| has_failed(step));
+        let right = match outcome {
+            StepOutcome::Succeeded => whole && well,
+            StepOutcome::Failed(_) => failed,
+            StepOutcome::Cancelled => !(failed || whole && well),
+            StepOutcome::NoChange => total == 0,
+            StepOutcome::Skipped(_) => false,
+        };
+        hold(right, Rule::Join, flow, || {
+            format!("`{}` is {} with {} of {total} elements", group.path, outcome.word(), elements.len())
+        })
+    }
+
+    fn check_facts(&mut self, evidence: &Evidence<'_>, before: Option<&FlowHead>, closed: &[StepNo]) -> Checked {
+        let flow = evidence.flow;
+        for event in &evidence.decision.events {
+            let subject = self.subject(flow, &event.fact)?;
+            let often = self.told.entry((event.fact.kind(), subject.clone())).or_default();
+            *often += 1;
+            let once = !matches!(
+                event.fact,
+                Fact::RetryPlanned { .. } | Fact::RunStopRequested { .. } | Fact::FlowCancelRequested { .. }
+            );
+            let often = *often;
+            hold(!once || often == 1, Rule::Events, flow, || {
+                format!("{} of {subject} was told {often} times", event.fact.kind())
+            })?;
+        }
+        let told = |kind: &'static str, subject: &str| self.told.contains_key(&(kind, subject.to_owned()));
+        for step in closed.iter().map(|no| &self.steps[no.0 as usize]) {
+            let copied = step.element.is_some() && self.spec.taken_over.contains_key(&step.path);
+            hold(copied || told("StepFinished", step.path.as_str()), Rule::Events, flow, || {
+                format!("the end of `{}` was not told", step.path)
+            })?;
+        }
+        let ended = self.is_finished();
+        hold(told("FlowFinished", "flow") == ended, Rule::Events, flow, || {
+            format!("the flow is finished: {ended}, and that was not what was told")
+        })?;
+        hold(told("FlowStarted", "flow") || before.is_some(), Rule::Events, flow, || {
+            "the start was not told".to_owned()
+        })
+    }
+
+    /// What a fact is about, after comparing it with the rows.
+    fn subject(&mut self, flow: FlowId, fact: &Fact) -> Result<String, super::Violation> {
+        let mut lie = None;
+        let subject = match fact {
+            Fact::FlowStarted { .. } | Fact::FlowCancelRequested { .. } => "flow".to_owned(),
+            Fact::FlowFinished { outcome } => {
+                let state = self.head.as_ref().map(|head| head.state.clone());
+                let same = matches!(&state, Some(FlowState::Finished { outcome: row, .. }) if row == outcome);
+                lie = (!same).then(|| format!("{state:?}"));
+                "flow".to_owned()
+            }
+            Fact::StepExpanded { path, total } => {
+                self.totals.insert(path.clone(), *total);
+                path.to_string()
+            }
+            Fact::StepFinished { path, outcome } => {
+                let step = self.steps.iter().find(|step| step.path == *path);
+                let state = step.map(|step| step.state.clone());
+                let same = matches!(&state, Some(StepState::Finished { outcome: row }) if row == outcome);
+                lie = (!same).then(|| format!("{state:?}"));
+                path.to_string()
+            }
+            Fact::CommandRunStarted { run, .. } => run.to_string(),
+            Fact::CommandRunCompleted { run, outcome, .. } => {
+                let state = self.runs.get(run).map(|run| run.state.clone());
+                let same = matches!(&state, Some(RunState::Finished { outcome: row, .. }) if row == outcome);
+                lie = (!same).then(|| format!("{state:?}"));
+                run.to_string()
+            }
+            Fact::RetryPlanned { path, .. } => path.to_string(),
+            Fact::RunStopRequested { run, reason, .. } => {
+                self.stops.insert(*reason);
+                run.to_string()
+            }
+        };
+        hold(lie.is_none(), Rule::Events, flow, || {
+            format!("{} of {subject} was told of {}", fact.kind(), lie.unwrap_or_default())
+        })?;
+        Ok(subject)
+    }
+
+    /// Accepted ends are what the processes did, and nobody is tried too often.
+    fn check_runs(&self, evidence: &Evidence<'_>) -> Checked {
+        let flow = evidence.flow;
+        for change in &evidence.decision.changes {
+            let Change::Run(run) = change else { continue };
+            let RunState::Finished { outcome, .. } = &run.state else {
+                continue;
+            };
+            let really = evidence.world.endings.get(&run.id);
+            let true_end = match outcome {
+                RunOutcome::Delivered => matches!(really, Some(Ending::Delivered { .. })),
+                RunOutcome::Failed(failure) => match &failure.cause {
+                    Cause::Lost | Cause::Timeout(_) => !evidence.world.lives(run.id),
+                    Cause::Start => !evidence.world.starts.contains_key(&run.id),
+                    _ => really == Some(&Ending::Failed(failure.clone())),
+                },
+                _ => !evidence.world.lives(run.id),
+            };
+            hold(true_end, Rule::Truth, flow, || {
+                format!("`{}` ended as {outcome:?}, and really {really:?}", run.path)
+            })?;
+            self.check_counts(evidence, run)?;
+        }
+        Ok(())
+    }
+
+    fn check_counts(&self, evidence: &Evidence<'_>, run: &Run) -> Checked {
+        let runs = self.runs_of(run.no);
+        let failed = |run: &&&Run| failure_of(run).is_some_and(|cause| *cause != Cause::Lost);
+        let failures = runs.iter().filter(failed).count();
+        let step = &self.steps[run.no.0 as usize];
+        let attempts = self.plan.pipeline.steps[step.spec.0 as usize].retry.attempts as usize;
+        hold(failures <= attempts, Rule::Attempts, evidence.flow, || {
+            format!("`{}` failed {failures} times of {attempts}", run.path)
+        })?;
+        let claimed = |run: &Run| {
+            let kept = evidence.model.run(run.id);
+            kept.is_some_and(|kept| kept.claimed_by.is_some())
+        };
+        let lost = |run: &&&Run| failure_of(run) == Some(&Cause::Lost) && claimed(run);
+        let losses = runs.iter().filter(lost).count();
+        hold(losses <= MAX_LOSSES, Rule::Losses, evidence.flow, || format!("`{}` was lost {losses} times", run.path))
+    }
+
+    fn check_alarm(&self, evidence: &Evidence<'_>) -> Checked {
+        let flow = evidence.flow;
+        let Some(head) = &self.head else { return Ok(()) };
+        let FlowState::Live { phase, .. } = &head.state else {
+            let open = self.steps.iter().find(|step| !is_finished(step));
+            hold(open.is_none(), Rule::Final, flow, || {
+                format!("the flow is over and {:?} is not", open.map(|step| step.path.as_str()))
+            })?;
+            return hold(head.wake_at.is_none(), Rule::Alarm, flow, || "a finished flow has an alarm".to_owned());
+        };
+        let Some(wake_at) = head.wake_at else {
+            return hold(false, Rule::Alarm, flow, || "a live flow has no alarm".to_owned());
+        };
+        let deadline = match phase {
+            Phase::Finally { deadline } if *deadline > head.seen => Some((*deadline, "`finally`")),
+            Phase::Finally { .. } | Phase::Main => None,
+        };
+        let live = self.runs.values().filter_map(|run| Some((run_alarm(run)?, run.path.as_str())));
+        let full = self.full_groups();
+        let steps = self
+            .steps
+            .iter()
+            .filter_map(|step| Some((self.step_alarm(step, &full, evidence.wall)?, step.path.as_str())));
+        let first = live.chain(steps).chain(deadline).min();
+        let late = first.filter(|(at, _)| *at < wake_at);
+        hold(late.is_none(), Rule::Alarm, flow, || format!("the alarm is at {wake_at}, too late for {late:?}"))
+    }
+
+    fn step_alarm(&self, step: &Step, full: &BTreeSet<StepNo>, wall: Timestamp) -> Option<Timestamp> {
+        let seen = self.head.as_ref()?.seen;
+        let limited = step.element.as_ref().is_some_and(|element| full.contains(&element.group));
+        match &step.state {
+            StepState::Ready { not_before, .. } if *not_before > seen => Some(*not_before),
+            StepState::Ready { .. } if !limited => Some(wall + HELD_AT_MOST),
+            StepState::Waiting(fan) if fan.expanded < fan.total => Some(wall),
+            _ => None,
+        }
+    }
+
+    /// Fan-outs of which as many elements run as `limit` allows: the others wait for the end of one of them.
+    fn full_groups(&self) -> BTreeSet<StepNo> {
+        let mut active: BTreeMap<StepNo, u32> = BTreeMap::new();
+        for step in self.steps.iter().filter(|step| matches!(step.state, StepState::Active { .. })) {
+            if let Some(element) = &step.element {
+                *active.entry(element.group).or_default() += 1;
+            }
+        }
+        let limit = |group: StepNo| {
+            let spec = &self.plan.pipeline.steps[self.steps[group.0 as usize].spec.0 as usize];
+            spec.foreach.as_ref().and_then(|foreach| foreach.limit)
+        };
+        let full = active.into_iter().filter(|(group, count)| limit(*group).is_some_and(|limit| *count >= limit));
+        full.map(|(group, _)| group).collect()
+    }
+}
+
+pub(crate) const fn is_finished(step: &Step) -> bool {
+    matches!(step.state, StepState::Finished { .. })
+}
+
+pub(crate) const fn outcome_of(step: &Step) -> Option<&StepOutcome> {
+    match &step.state {
+        StepState::Finished { outcome } => Some(outcome),
+        _ => None,
+    }
+}
+
+pub(crate) const fn ended_well(step: &Step) -> bool {
+    matches!(outcome_of(step), Some(StepOutcome::Succeeded | StepOutcome::NoChange))
+}
+
+pub(crate) const fn has_failed(step: &Step) -> bool {
+    matches!(outcome_of(step), Some(StepOutcome::Failed(_)))
+}
+
+/// Why a run that is over failed.
+pub(crate) const fn failure_of(run: &Run) -> Option<&Cause> {
+    match &run.state {
+        RunState::Finished { outcome: RunOutcome::Failed(failure), .. } => Some(&failure.cause),
+        _ => None,
+    }
+}
+
+fn run_alarm(run: &Run) -> Option<Timestamp> {
+    match &run.state {
+        RunState::Pending { deadline, stop, .. } | RunState::Running { deadline, stop, .. } => {
+            Some(stop.as_ref().map_or(*deadline, |stop| stop.again_at))
+        }
+        RunState::Finished { .. } => None,
+    }
+}

@@ -1,0 +1,267 @@
+//! Mistakes made on purpose, one for each important invariant: a simulation that makes one must say so, and name the
+//! invariant. A rule that no mistake breaks proves nothing.
+
+use std::sync::Arc;
+
+use orc_domain::effect::{Change, Decision, Effect, EffectKind};
+use orc_domain::event::Fact;
+use orc_domain::flow::{Flow, FlowOutcome, FlowState, Step, StepOutcome, StepState, Stop};
+use orc_domain::graph::{PhaseKind, Pipeline};
+use orc_domain::ids::{EffectId, RunId};
+use orc_domain::input::{Ending, Input, Signed};
+use orc_domain::run::{Run, RunState, WakeReason};
+
+use super::plan::delivered;
+use super::rule::Rule;
+
+/// A mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sabotage {
+    /// None.
+    None,
+    /// A slot is not given back.
+    DropRelease,
+    /// A live flow has no alarm.
+    ClearAlarm,
+    /// A finished step becomes ready again.
+    Reopen,
+    /// A step is ready although a parent is not finished.
+    StartEarly,
+    /// A step that was cancelled is started.
+    StartCancelled,
+    /// A step has two live runs.
+    RunTwice,
+    /// The end of a step is not told.
+    DropEvent,
+    /// The end of a flow is told twice.
+    TellTwice,
+    /// A fan-out ends before its elements.
+    JoinEarly,
+    /// A failed flow says that it succeeded.
+    Embellish,
+    /// A failed process is taken for one that delivered.
+    BelieveFailure,
+    /// A step whose run was in flight is taken for one that never began.
+    ForgetClaim,
+    /// A decision that did not commit is kept.
+    KeepFailed,
+    /// A run is started without having been claimed.
+    StartUnclaimed,
+}
+
+impl Sabotage {
+    /// Every mistake, and the rules of which one must be found broken.
+    pub const ALL: [(Self, &'static [Rule]); 14] = [
+        (Self::DropRelease, &[Rule::Slots]),
+        (Self::ClearAlarm, &[Rule::Alarm]),
+        (Self::Reopen, &[Rule::Final]),
+        (Self::StartEarly, &[Rule::Parents]),
+        (Self::StartCancelled, &[Rule::Stopped]),
+        (Self::RunTwice, &[Rule::OneRun]),
+        (Self::DropEvent, &[Rule::Events]),
+        (Self::TellTwice, &[Rule::Events]),
+        (Self::JoinEarly, &[Rule::Join]),
+        (Self::Embellish, &[Rule::Outcome]),
+        (Self::BelieveFailure, &[Rule::Truth]),
+        (Self::ForgetClaim, &[Rule::NotIdempotent, Rule::Losses]),
+        (Self::KeepFailed, &[Rule::Rows, Rule::Final, Rule::Ends]),
+        (Self::StartUnclaimed, &[Rule::OneRun]),
+    ];
+
+    /// Changes an input before it is decided about.
+    pub(super) fn twist(self, signed: &Signed, flow: &Flow) -> Signed {
+        let mut signed = signed.clone();
+        match (self, &mut signed.input) {
+            (Self::ForgetClaim, Input::RunLost { claimed, .. }) => *claimed = false,
+            (Self::BelieveFailure, Input::RunEnded { run, ending }) if flow.runs.contains_key(run) => {
+                *ending = Ending::Delivered { output: delivered() };
+            }
+            _ => {}
+        }
+        signed
+    }
+
+    /// Changes a decision before it is committed; true when there was something to change.
+    pub(super) fn spoil(self, spoil: &Spoil<'_>, decision: &mut Decision) -> bool {
+        match self {
+            Self::None | Self::ForgetClaim | Self::BelieveFailure | Self::KeepFailed | Self::StartUnclaimed => false,
+            Self::DropRelease => decision.releases.pop().is_some(),
+            Self::ClearAlarm => clear_alarm(decision),
+            Self::Reopen => !decision.is_empty() && reopen(spoil, decision),
+            Self::StartEarly => start_early(spoil, decision),
+            Self::StartCancelled => start_cancelled(spoil, decision),
+            Self::RunTwice => run_twice(decision),
+            Self::DropEvent => drop_event(decision),
+            Self::TellTwice => tell_twice(decision),
+            Self::JoinEarly => join_early(spoil, decision),
+            Self::Embellish => embellish(decision),
+        }
+    }
+}
+
+/// A decision's surroundings.
+pub(super) struct Spoil<'a> {
+    pub(super) old: &'a Flow,
+    pub(super) next: &'a Flow,
+    pub(super) pipeline: &'a Arc<Pipeline>,
+}
+
+fn clear_alarm(decision: &mut Decision) -> bool {
+    let Some(Change::Head(head)) = decision.changes.last_mut() else {
+        return false;
+    };
+    head.wake_at.take().is_some()
+}
+
+fn is_live(decision: &Decision) -> bool {
+    matches!(decision.changes.last(), Some(Change::Head(head)) if matches!(head.state, FlowState::Live { .. }))
+}
+
+/// Replaces the row of a step, or adds it before the rows of runs.
+fn put(decision: &mut Decision, step: Step) {
+    decision.changes.retain(|change| !matches!(change, Change::Step(other) if other.no == step.no));
+    decision.changes.insert(0, Change::Step(step));
+}
+
+fn ready(step: &Step, spoil: &Spoil<'_>) -> Step {
+    Step {
+        state: StepState::Ready { not_before: spoil.next.head.seen, held_by: None, wake: WakeReason::PipelineStep },
+        ..step.clone()
+    }
+}
+
+fn reopen(spoil: &Spoil<'_>, decision: &mut Decision) -> bool {
+    let finished = |step: &&Step| matches!(step.state, StepState::Finished { .. });
+    let Some(step) = spoil.old.steps.iter().find(finished).filter(|_| is_live(decision)) else {
+        return false;
+    };
+    put(decision, ready(step, spoil));
+    true
+}
+
+fn start_early(spoil: &Spoil<'_>, decision: &mut Decision) -> bool {
+    if decision.is_empty() || !is_live(decision) {
+        return false;
+    }
+    let blocked = |step: &&Step| step.state == StepState::Blocked;
+    let Some(step) = spoil.next.steps.iter().find(blocked) else {
+        return false;
+    };
+    put(decision, ready(step, spoil));
+    true
+}
+
+fn begun(step: &Step, attempt: u32, spoil: &Spoil<'_>) -> Run {
+    let flow = spoil.next.spec.id;
+    let now = spoil.next.head.seen;
+    Run {
+        id: RunId::derived(flow.uuid(), &format!("{}#{attempt}", step.path)),
+        flow,
+        no: step.no,
+        path: step.path.clone(),
+        attempt,
+        wake: WakeReason::PipelineStep,
+        created_at: now,
+        state: RunState::Pending { since: now, deadline: now, stop: None },
+    }
+}
+
+fn start_cancelled(spoil: &Spoil<'_>, decision: &mut Decision) -> bool {
+    let stopped = matches!(&spoil.next.head.state, FlowState::Live { stop, .. } if *stop != Stop::None);
+    if !stopped || !is_live(decision) {
+        return false;
+    }
+    let cancelled = decision.changes.iter().find_map(|change| match change {
+        Change::Step(step)
+            if matches!(step.state, StepState::Finished { outcome: StepOutcome::Cancelled })
+                && spoil.pipeline.steps[step.spec.0 as usize].phase == PhaseKind::Main =>
+        {
+            Some(step.clone())
+        }
+        _ => None,
+    });
+    let Some(step) = cancelled else { return false };
+    let run = begun(&step, step.attempts + 1, spoil);
+    put(decision, Step { state: StepState::Active { run: run.id }, ..step });
+    let head = decision.changes.len() - 1;
+    decision.changes.insert(head, Change::Run(run));
+    true
+}
+
+/// Starts a further run of a step that was just started, under another number.
+fn run_twice(decision: &mut Decision) -> bool {
+    let born = decision.changes.iter().find_map(|change| match change {
+        Change::Run(run) if matches!(run.state, RunState::Pending { stop: None, .. }) => Some(run.clone()),
+        _ => None,
+    });
+    let Some(run) = born else { return false };
+    let twin = Run { id: RunId::derived(run.id.uuid(), "twin"), attempt: run.attempt + 1, ..run.clone() };
+    let effect = decision.effects.iter().find_map(|effect| match &effect.kind {
+        EffectKind::StartRun { command, .. } => Some(Effect {
+            id: EffectId::derived(twin.id.uuid(), "start"),
+            kind: EffectKind::StartRun { run: twin.id, command: command.clone() },
+        }),
+        EffectKind::StopRun { .. } => None,
+    });
+    decision.effects.extend(effect);
+    let head = decision.changes.len() - 1;
+    decision.changes.insert(head, Change::Run(twin));
+    true
+}
+
+fn drop_event(decision: &mut Decision) -> bool {
+    let before = decision.events.len();
+    let mut dropped = false;
+    decision.events.retain(|event| {
+        let drop = !dropped && matches!(event.fact, Fact::StepFinished { .. });
+        dropped |= drop;
+        !drop
+    });
+    decision.events.len() < before
+}
+
+fn tell_twice(decision: &mut Decision) -> bool {
+    let end = decision.events.iter().find(|event| matches!(event.fact, Fact::FlowFinished { .. })).cloned();
+    let found = end.is_some();
+    decision.events.extend(end);
+    found
+}
+
+fn join_early(spoil: &Spoil<'_>, decision: &mut Decision) -> bool {
+    let waiting = |step: &&Step| matches!(step.state, StepState::Waiting(_));
+    let Some(group) = spoil.next.steps.iter().find(waiting) else {
+        return false;
+    };
+    if decision.is_empty() {
+        return false;
+    }
+    let outcome = StepOutcome::Succeeded;
+    let told = Fact::StepFinished { path: group.path.clone(), outcome: outcome.clone() };
+    if let Some(event) = decision.events.first().cloned() {
+        decision.events.push(orc_domain::event::EventBody { fact: told, ..event });
+    } else {
+        return false;
+    }
+    let state = StepState::Finished { outcome };
+    put(decision, Step { state, ..group.clone() });
+    true
+}
+
+fn embellish(decision: &mut Decision) -> bool {
+    let Some(Change::Head(head)) = decision.changes.last_mut() else {
+        return false;
+    };
+    let FlowState::Finished { outcome, .. } = &mut head.state else {
+        return false;
+    };
+    if *outcome != FlowOutcome::Failed {
+        return false;
+    }
+    *outcome = FlowOutcome::Succeeded;
+    for event in &mut decision.events {
+        if let Fact::FlowFinished { outcome } = &mut event.fact {
+            *outcome = FlowOutcome::Succeeded;
+        }
+    }
+    true
+}

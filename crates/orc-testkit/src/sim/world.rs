@@ -1,0 +1,162 @@
+//! The simulated machine: processes that deliver, fail, hang, ignore TERM or go late. It keeps what really happened, so
+//! that what was decided can be compared with it.
+
+use std::collections::BTreeMap;
+
+use orc_domain::ids::{FlowId, InstanceId, RunId};
+use orc_domain::input::{Ending, Input};
+use orc_domain::path::StepPath;
+use orc_domain::run::{Cause, ErrorFamily, Failure, Process};
+
+use super::dice::Dice;
+use super::plan::delivered;
+
+/// A process that lives.
+#[derive(Clone, Debug)]
+pub(crate) struct Living {
+    pub(crate) flow: FlowId,
+    pub(crate) path: StepPath,
+    pub(crate) instance: InstanceId,
+    /// When it ends by itself or by a signal that it was sent; never when it hangs.
+    ends_at: Option<i64>,
+    ending: Ending,
+    nature: Nature,
+    /// Requests to end that had no effect so far.
+    ignored: u32,
+}
+
+/// What it does when it is asked to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Nature {
+    /// Ends at TERM.
+    Obeys,
+    /// Ends at KILL only.
+    Ignores,
+    /// Ends well some time after TERM: its result arrives although nobody wants it any more.
+    Late,
+    /// Even KILL shows effect only the second time: a process that waits for a broken disk.
+    Stuck,
+}
+
+/// A start that takes place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started<'a> {
+    pub(crate) flow: FlowId,
+    pub(crate) path: &'a StepPath,
+    pub(crate) run: RunId,
+    pub(crate) instance: InstanceId,
+    pub(crate) now: i64,
+}
+
+/// All processes there are and were.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    living: BTreeMap<RunId, Living>,
+    /// How each process that ended by itself or by a signal really ended.
+    pub(crate) endings: BTreeMap<RunId, Ending>,
+    /// How often each run was really started.
+    pub(crate) starts: BTreeMap<RunId, u32>,
+    /// How often a step was really started.
+    pub(crate) step_starts: BTreeMap<(FlowId, StepPath), u32>,
+    next_pid: i32,
+}
+
+impl World {
+    /// Starts a process; true when another one of the same step lives.
+    pub(crate) fn start(&mut self, started: Started<'_>, dice: &mut Dice) -> bool {
+        let Started { flow, path, run, instance, now } = started;
+        let twin = self.living.values().any(|other| other.flow == flow && other.path == *path);
+        *self.starts.entry(run).or_default() += 1;
+        *self.step_starts.entry((flow, path.clone())).or_default() += 1;
+        let duration = |dice: &mut Dice| i64::try_from(dice.millis(1, 60_000)).unwrap_or(1);
+        let choices = [(65, Some(true)), (20, Some(false)), (15, None)];
+        let (ends_at, ending) = match dice.weighted(&choices).flatten() {
+            Some(true) => (Some(now + duration(dice)), Ending::Delivered { output: delivered() }),
+            Some(false) => (Some(now + duration(dice)), failed(Cause::Exit(1))),
+            None => (None, failed(Cause::Signal(15))),
+        };
+        let natures = [(60, Nature::Obeys), (20, Nature::Ignores), (12, Nature::Late), (8, Nature::Stuck)];
+        let living = Living {
+            flow,
+            path: path.clone(),
+            instance,
+            ends_at,
+            ending,
+            nature: dice.weighted(&natures).unwrap_or(Nature::Obeys),
+            ignored: 0,
+        };
+        self.living.insert(run, living);
+        twin
+    }
+
+    /// What is known of a process that was just started.
+    pub(crate) fn process(&mut self, instance: InstanceId) -> Process {
+        self.next_pid += 1;
+        Process { pid: self.next_pid, start_ticks: self.next_pid.unsigned_abs().into(), instance }
+    }
+
+    /// TERM, and KILL after `grace`. Unknown runs are no error.
+    pub(crate) fn stop(&mut self, run: RunId, grace: u64, now: i64, dice: &mut Dice) {
+        let Some(living) = self.living.get_mut(&run) else { return };
+        let soon = now + i64::try_from(dice.millis(1, 400)).unwrap_or(1);
+        let kill_at = soon + i64::try_from(grace).unwrap_or(i64::MAX / 2);
+        let by_kill = failed(Cause::Signal(9));
+        let (at, ending) = match living.nature {
+            Nature::Obeys if grace > 0 => (soon, failed(Cause::Signal(15))),
+            Nature::Obeys | Nature::Ignores => (kill_at, by_kill),
+            Nature::Late if grace > 0 => (soon + 900, Ending::Delivered { output: delivered() }),
+            Nature::Late => (kill_at, by_kill),
+            Nature::Stuck if living.ignored == 0 => {
+                living.ignored = 1;
+                return;
+            }
+            Nature::Stuck => (kill_at, by_kill),
+        };
+        if living.ends_at.is_none_or(|own| at < own) {
+            living.ends_at = Some(at);
+            living.ending = ending;
+        }
+    }
+
+    /// When the next process ends.
+    pub(crate) fn next_end(&self) -> Option<i64> {
+        self.living.values().filter_map(|living| living.ends_at).min()
+    }
+
+    /// Ends the processes whose time has come; what the executor reports of them.
+    pub(crate) fn end_due(&mut self, now: i64) -> Vec<(FlowId, Input)> {
+        let due = |living: &Living| living.ends_at.is_some_and(|at| at <= now);
+        let runs: Vec<RunId> = self.living.iter().filter(|(_, living)| due(living)).map(|(run, _)| *run).collect();
+        runs.into_iter()
+            .filter_map(|run| {
+                let living = self.living.remove(&run)?;
+                self.endings.insert(run, living.ending.clone());
+                let ending = living.ending;
+                Some((living.flow, Input::RunEnded { run, ending }))
+            })
+            .collect()
+    }
+
+    /// Ends what dead instances left. Nobody hears how.
+    pub(crate) fn reap(&mut self, alive: InstanceId) {
+        self.living.retain(|_, living| living.instance == alive);
+    }
+
+    /// Whether a process of this run lives.
+    pub(crate) fn lives(&self, run: RunId) -> bool {
+        self.living.contains_key(&run)
+    }
+}
+
+/// A process that could not be started.
+pub(crate) fn not_started() -> Ending {
+    failed(Cause::Start)
+}
+
+fn failed(cause: Cause) -> Ending {
+    let family = match cause {
+        Cause::Start => ErrorFamily::SandboxInfrastructure,
+        _ => ErrorFamily::Unknown,
+    };
+    Ending::Failed(Failure { family, cause, detail: String::new() })
+}
