@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use orc_ports::store::StoreError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{Connection as _, Executor as _, Row as _};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _};
 
 use crate::failure::failed;
 
@@ -73,6 +73,7 @@ fn write_options(path: &Path) -> SqliteConnectOptions {
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .pragma("journal_size_limit", LOG_BYTES)
         .thread_name(|_| "store-writer".to_owned())
+        .disable_statement_logging()
 }
 
 /// Whether there is a file to read; SQLite's own words for it ("unable to open database file") do not say so.
@@ -93,6 +94,7 @@ pub(crate) fn read_options(path: &Path) -> SqliteConnectOptions {
         .read_only(true)
         .busy_timeout(BUSY)
         .thread_name(|number| format!("store-reader-{number}"))
+        .disable_statement_logging()
 }
 
 /// Opens a database for writing: makes it if it is missing, and migrates it if it is old.

@@ -1,5 +1,6 @@
 //! Long random sequences, wrong ones among them, against the model: each answer is the same, and so is what is left.
 
+use orc_domain::claim::ClaimKind;
 use orc_domain::effect::Change;
 use orc_domain::flow::{StepOutcome, StepState};
 use orc_domain::ids::FlowId;
@@ -78,7 +79,10 @@ pub async fn agrees_with_the_model(place: &dyn Place) {
         compare(store, &model, id).await;
         answers.push(wanted);
     }
-    for kind in [Said::Contract, Said::Committed(Committed::Stale), Said::Committed(Committed::Done)] {
+    let refused = Committed::Refused(ClaimKind::Slot);
+    let committed = [Committed::Done, Committed::Stale, refused].map(Said::Committed);
+    let guarded = [Guarded::Updated, Guarded::Stale, Guarded::Missing].map(Said::Guarded);
+    for kind in committed.into_iter().chain(guarded).chain([Said::Contract]) {
         assert!(answers.contains(&kind), "the sequence reached {kind:?}");
     }
     let events = store.events_after(0, 10_000).await.expect("events");
