@@ -139,10 +139,20 @@ fn logs_and_runs_work_while_a_run_is_on() {
     gate.open();
     assert_eq!(running.wait().code, Some(0));
     std::fs::remove_dir_all(world.data().join("logs")).unwrap();
-    let gone = world.run_to(4, &["logs", id]);
-    assert!(gone.err.contains(&format!("the log of {id} is gone")), "{}", gone.err);
-    let gone = world.run_to(0, &["logs", flow]);
-    assert!(gone.out.contains("== hold attempt 1") && gone.err.contains(&format!("the log of {id} is gone")));
+    let gone = world.run_to(0, &["logs", id]).out;
+    assert_eq!(gone, "-- it printed nothing, or its log was removed\n");
+    let gone = world.run_to(0, &["logs", flow]).out;
+    assert!(gone.starts_with(&format!("== hold attempt 1 ({id})\n-- it printed nothing")), "{gone}");
+    let log = text(&run["log"]);
+    std::fs::create_dir_all(log).unwrap();
+    let closed = world.run_to(8, &["logs", id]);
+    assert!(closed.err.contains(&format!("cannot read the log of {id}")), "{}", closed.err);
+    std::fs::remove_dir(log).unwrap();
+    std::fs::write(log, "{\"v\":1,\"seq\":1,\"at\":0,\"kind\":\"stdout\",\"text\":\"whole\"}\nnot JSON\n{\"v\":1")
+        .unwrap();
+    let damaged = world.run_to(0, &["logs", id]);
+    assert_eq!(damaged.out, "whole\n");
+    assert!(damaged.err.starts_with("line 2 of `") && damaged.err.contains("is damaged"), "{}", damaged.err);
 }
 
 #[test]

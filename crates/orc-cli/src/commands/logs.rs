@@ -9,6 +9,7 @@ use std::path::Path;
 
 use orc_domain::ids::FlowId;
 use orc_domain::path::StepPath;
+use orc_domain::run::RunState;
 use orc_ports::log::{LogKind, LogLine};
 use orc_ports::reader::{AnyId, Reader as _, RunRecord};
 use orc_store_sqlite::SqliteReader;
@@ -93,39 +94,41 @@ fn is_element_of(path: &StepPath, group: &StepPath) -> bool {
     path.as_str().strip_prefix(group.as_str()).is_some_and(|rest| rest.starts_with('['))
 }
 
-/// A log, or a clear answer why there is none.
-fn open(context: &Context, record: &RunRecord) -> Result<BufReader<File>, Failure> {
-    let path = context.data.log(record.run.flow, record.run.id);
-    File::open(&path).map(BufReader::new).map_err(|error| no_log(record, &path, &error))
-}
-
-fn no_log(record: &RunRecord, path: &Path, error: &std::io::Error) -> Failure {
-    let run = record.run.id;
-    match error.kind() {
-        ErrorKind::NotFound if record.started_at.is_none() => {
-            not_found(format!("{run} has no log: its process was never started"))
-                .hint(format!("`orchestrator runs show {run}` says why"))
-        }
-        ErrorKind::NotFound => not_found(format!("the log of {run} is gone: there is no `{}`", path.display())),
-        _ => unavailable(format!("cannot read the log of {run}, `{}`", path.display())).because(error),
+/// What is said about a run without a log: a log is made by the first thing that is printed.
+fn no_log(record: &RunRecord) -> &'static str {
+    match &record.run.state {
+        RunState::Pending { .. } => "its process is being started",
+        RunState::Running { .. } => "it has printed nothing so far",
+        RunState::Finished { .. } => "it printed nothing, or its log was removed",
     }
 }
 
-/// Each line of a log, with its text as written. A last line that is half written is left for later.
+/// A log that is there and cannot be read.
+fn unreadable(record: &RunRecord, path: &Path, error: &std::io::Error) -> Stopped {
+    let what = format!("cannot read the log of {}, `{}`", record.run.id, path.display());
+    Stopped::Log(unavailable(what).because(error))
+}
+
+/// Each line of a log, with its text as written; false when there is no log. A last line that is half written is left for
+/// later.
 fn each_line(
     context: &Context,
     record: &RunRecord,
     mut then: impl FnMut(&str, LogLine) -> Result<(), Stopped>,
-) -> Result<(), Stopped> {
-    let mut log = open(context, record).map_err(Stopped::Log)?;
+) -> Result<bool, Stopped> {
     let path = context.data.log(record.run.flow, record.run.id);
+    let mut log = match File::open(&path) {
+        Ok(log) => BufReader::new(log),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(unreadable(record, &path, &error)),
+    };
     let (mut line, mut number) = (Vec::new(), 0_u64);
     loop {
         line.clear();
         number += 1;
         let read = log.read_until(b'\n', &mut line);
-        read.map_err(|error| Stopped::Log(no_log(record, &path, &error)))?;
-        let Some(whole) = line.strip_suffix(b"\n") else { return Ok(()) };
+        read.map_err(|error| unreadable(record, &path, &error))?;
+        let Some(whole) = line.strip_suffix(b"\n") else { return Ok(true) };
         let parsed = std::str::from_utf8(whole).ok().and_then(|text| Some((text, serde_json::from_str(text).ok()?)));
         match parsed {
             Some((text, parsed)) => then(text, parsed)?,
@@ -161,11 +164,21 @@ fn print_text(context: &Context, records: &[RunRecord], one: bool) -> Result<(),
         if open.is_some() {
             writeln!(out)?;
         }
-        out.flush()?;
-        match shown {
-            Err(Stopped::Log(failure)) if !one => say(&failure.to_string()),
-            shown => shown?,
+        if matches!(shown, Ok(false)) {
+            writeln!(out, "-- {}", no_log(record))?;
         }
+        out.flush()?;
+        go_on(shown, one)?;
+    }
+    Ok(())
+}
+
+/// A log that cannot be read ends the command when it is the only one.
+fn go_on(shown: Result<bool, Stopped>, one: bool) -> Result<(), Stopped> {
+    match shown {
+        Err(Stopped::Log(failure)) if !one => say(&failure.to_string()),
+        Err(stopped) => return Err(stopped),
+        Ok(_) => {}
     }
     Ok(())
 }
@@ -181,10 +194,7 @@ fn print_lines(context: &Context, records: &[RunRecord], one: bool) -> Result<()
             Ok(())
         });
         out.flush()?;
-        match shown {
-            Err(Stopped::Log(failure)) if !one => say(&failure.to_string()),
-            shown => shown?,
-        }
+        go_on(shown, one)?;
     }
     Ok(())
 }
@@ -198,7 +208,8 @@ fn print_document(context: &Context, records: &[RunRecord], form: Form) -> Comma
             Ok(())
         });
         let missing = match shown {
-            Ok(()) => None,
+            Ok(true) => None,
+            Ok(false) => Some(no_log(record).to_owned()),
             Err(Stopped::Log(failure)) => Some(failure.to_string()),
             Err(Stopped::Output(error)) => Some(error.to_string()),
         };

@@ -1,5 +1,6 @@
 //! Programs and the kernel, tried in the way that steps are run.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,10 @@ impl Trial {
             Finding::fail(NAME, format!("{error}{cause}"), "Linux 5.4 or later with /proc mounted is needed")
         })?;
         let directory = std::env::temp_dir().join(format!("orchestrator-{}", instance.file_name()));
+        std::fs::DirBuilder::new().mode(0o700).create(&directory).map_err(|error| {
+            let what = format!("cannot make `{}`: {error}", directory.display());
+            Finding::fail(NAME, what, "make that folder writable, or name another one with TMPDIR")
+        })?;
         Ok(Self { executor, reports: tokio::sync::Mutex::new(reports), directory })
     }
 
@@ -65,7 +70,7 @@ impl Trial {
     /// Ends what is left and removes the directory.
     pub(super) async fn end(self) {
         self.executor.close().await;
-        // It may never have been made.
+        // What is left of it is of no use and does no harm.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 
