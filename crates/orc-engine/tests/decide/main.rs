@@ -1,0 +1,13 @@
+//! Tables about `start`, `decide` and `fork`: what is heard and what follows, whole values compared.
+
+mod cancel;
+mod clock;
+mod finally;
+mod foreach;
+mod joins;
+mod properties;
+mod recovery;
+mod retry;
+mod runs;
+mod scene;
+mod slots;
