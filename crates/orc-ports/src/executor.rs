@@ -24,9 +24,9 @@ pub struct Launch {
     pub directory: PathBuf,
     /// The whole environment; nothing is inherited beside it.
     pub env: BTreeMap<String, String>,
-    /// Where its output goes, as [`crate::log::LogLine`]s; made with its parents, appended to.
+    /// Where its output goes, as [`crate::log::LogLine`]s; made with its parents once there is something to tell.
     pub log: PathBuf,
-    /// `$ORC_OUTPUT`: made empty before the start, read after the end.
+    /// `$ORC_OUTPUT`: made by the process, in a folder that exists; read after the end and then removed.
     pub output: PathBuf,
     /// `$ORC_TEMP`: made if missing, kept.
     pub temp: PathBuf,

@@ -44,7 +44,8 @@ enum Owner {
     Run(RunId),
     /// Nothing tells.
     Unknown,
-    /// It is in the middle of `exec`; its environment will tell.
+    /// It is in the middle of `exec` and its environment will tell, or it is on its way out and what it started will come
+    /// to us and tell.
     Unsettled,
 }
 
@@ -183,9 +184,11 @@ impl Family {
         strays
     }
 
-    /// Whether some orphan may still turn out to be anybody's.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.orphans.values().any(|orphan| orphan.owner == Owner::Unsettled)
+    /// Whether some orphan may still turn out to be this run's.
+    pub(crate) fn is_unsettled(&self, run: RunId) -> bool {
+        let since = self.leaders.get(&run).map_or(0, |leader| leader.seen.start_ticks);
+        let mut younger = self.orphans.values().filter(|orphan| orphan.start_ticks >= since);
+        younger.any(|orphan| orphan.owner == Owner::Unsettled)
     }
 
     /// Orphans whose run has been reported, or that appeared when no run could have started them.

@@ -3,10 +3,10 @@
 //! Nothing runs between fork and exec (no `pre_exec`), so that the standard library can use `posix_spawn`: forking a
 //! process of a gigabyte is fifty times slower. It does so only for a program given by its path, hence our own look-up.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -30,34 +30,22 @@ pub(crate) struct Started {
     pub(crate) stderr: AsyncFd<OwnedFd>,
 }
 
-/// Opens the log and makes the output file and the private directory.
-pub(crate) fn prepare(launch: &Launch) -> Result<File, StartError> {
+/// Makes the private directory, and with it the folder of `$ORC_OUTPUT`. That file is the program's to make: a step that
+/// puts nothing out costs no file. What somebody else put there is not its output.
+pub(crate) fn prepare(launch: &Launch) -> Result<(), StartError> {
     let failed = |file: &Path| {
         let file = file.to_owned();
         move |source| exhausted(source).unwrap_or_else(|source| StartError::File { file, source })
     };
-    let log =
-        with_parents(&launch.log, |path| File::options().read(true).append(true).create(true).mode(0o600).open(path));
-    let log = log.map_err(failed(&launch.log))?;
-    // A link would let whoever made it choose the file that is emptied.
-    let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
-    with_parents(&launch.output, |path| {
-        File::options().write(true).create(true).truncate(true).mode(0o600).custom_flags(nofollow).open(path)
-    })
-    .map_err(failed(&launch.output))?;
-    match DirBuilder::new().recursive(true).mode(0o700).create(&launch.temp) {
-        Ok(()) => Ok(log),
-        Err(error) => Err(failed(&launch.temp)(error)),
+    DirBuilder::new().recursive(true).mode(0o700).create(&launch.temp).map_err(failed(&launch.temp))?;
+    if let Some(folder) = launch.output.parent()
+        && !launch.temp.starts_with(folder)
+    {
+        fs::create_dir_all(folder).map_err(failed(folder))?;
     }
-}
-
-fn with_parents(path: &Path, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<File> {
-    match (open(path), path.parent()) {
-        (Err(error), Some(parent)) if error.kind() == ErrorKind::NotFound => {
-            fs::create_dir_all(parent)?;
-            open(path)
-        }
-        (result, _) => result,
+    match fs::remove_file(&launch.output) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&launch.output)(error)),
+        _ => Ok(()),
     }
 }
 

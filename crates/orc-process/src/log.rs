@@ -5,7 +5,8 @@
 //! is given up at the first error, cut back to its last whole line, and the program goes on unhindered.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use orc_domain::time::Timestamp;
@@ -18,47 +19,36 @@ const WRITE_BYTES: usize = 64 * 1024;
 /// Characters of the last line that a report repeats (contract of `Report::last_line`).
 const LAST_LINE_CHARS: usize = 500;
 
-/// An open log.
+/// The log of a run. Its file is made when there is something to tell: a thousand steps that say nothing and do what they
+/// should leave no thousand files.
 #[derive(Debug)]
 pub(crate) struct RunLog {
-    file: File,
+    file: Option<File>,
     path: PathBuf,
     limit: u64,
     seq: u64,
     /// Length of the file once `pending` is written.
     length: u64,
     pending: Vec<u8>,
+    /// `pending` holds more than remarks.
+    is_worth_writing: bool,
     error: Option<String>,
 }
 
 impl RunLog {
-    /// Takes a file that is open for reading and appending. A log that an earlier instance began is continued: its last
-    /// line is ended if a crash tore it, and the count of lines goes on.
-    pub(crate) fn new(file: File, path: PathBuf, limit: u64) -> std::io::Result<Self> {
-        let length = file.metadata()?.len();
-        let mut log = Self { file, path, limit, seq: 0, length, pending: Vec::new(), error: None };
-        if length > 0 {
-            log.go_on()?;
-        }
-        Ok(log)
-    }
-
-    fn go_on(&mut self) -> std::io::Result<()> {
-        // Appending writes at the end wherever reading stands.
-        self.file.seek(SeekFrom::Start(self.length.saturating_sub(8 * MAX_LINE_BYTES as u64)))?;
-        let mut end = Vec::new();
-        self.file.read_to_end(&mut end)?;
-        let mut lines = end.split(|byte| *byte == b'\n').rev();
-        self.seq = lines.find_map(|line| serde_json::from_slice::<LogLine>(line).ok()).map_or(0, |line| line.seq);
-        if !end.ends_with(b"\n") {
-            self.pending.push(b'\n');
-            self.length += 1;
-        }
-        Ok(())
+    /// A log that does not exist: a run is started once, so nobody wrote to it before.
+    pub(crate) const fn new(path: PathBuf, limit: u64) -> Self {
+        Self { file: None, path, limit, seq: 0, length: 0, pending: Vec::new(), is_worth_writing: false, error: None }
     }
 
     /// A line of ours; written at once and whatever the limit.
     pub(crate) fn note(&mut self, at: Timestamp, text: impl Into<String>) {
+        self.is_worth_writing = true;
+        self.remark(at, text);
+    }
+
+    /// A line of ours that is not worth a file of its own: written with the next thing that is.
+    pub(crate) fn remark(&mut self, at: Timestamp, text: impl Into<String>) {
         self.append(LogLine { text: Some(text.into()), ..empty_line(at, LogKind::Note) });
         self.flush();
     }
@@ -75,6 +65,7 @@ impl RunLog {
 
     fn output(&mut self, at: Timestamp, kind: LogKind, piece: &[u8], part: bool) {
         let line = LogLine { part, ..empty_line(at, kind) };
+        self.is_worth_writing = true;
         self.append(match std::str::from_utf8(piece) {
             Ok(text) => LogLine { text: Some(text.to_owned()), ..line },
             Err(_) => LogLine { bytes: Some(base64(piece)), ..line },
@@ -102,18 +93,40 @@ impl RunLog {
 
     /// Writes what is pending.
     pub(crate) fn flush(&mut self) {
-        if self.pending.is_empty() {
+        if self.pending.is_empty() || !self.is_worth_writing {
             return;
         }
-        let written = self.file.write_all(&self.pending);
-        let whole = self.length - self.pending.len() as u64;
-        self.pending.clear();
+        let mut lines = std::mem::take(&mut self.pending);
+        let written = self.opened().and_then(|mut file| file.write_all(&lines));
+        let whole = self.length - lines.len() as u64;
+        lines.clear();
+        self.pending = lines;
         if let Err(error) = written {
-            // Best effort: half a line would be read as a torn log.
-            let _ = self.file.set_len(whole);
+            if let Some(file) = &self.file {
+                // Best effort: half a line would be read as a torn log.
+                let _ = file.set_len(whole);
+            }
             self.length = whole;
             self.fail(&error);
         }
+    }
+
+    /// The file, made with its folder the first time.
+    fn opened(&mut self) -> std::io::Result<&File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let open = || File::options().append(true).create(true).mode(0o600).open(&self.path);
+                match (open(), self.path.parent()) {
+                    (Err(error), Some(folder)) if error.kind() == ErrorKind::NotFound => {
+                        std::fs::create_dir_all(folder)?;
+                        open()?
+                    }
+                    (opened, _) => opened?,
+                }
+            }
+        };
+        Ok(self.file.insert(file))
     }
 
     fn fail(&mut self, error: &std::io::Error) {
@@ -292,8 +305,7 @@ mod tests {
     }
 
     fn open(path: &std::path::Path, limit: u64) -> RunLog {
-        let file = File::options().read(true).append(true).create(true).open(path).unwrap();
-        RunLog::new(file, path.to_owned(), limit).unwrap()
+        RunLog::new(path.to_owned(), limit)
     }
 
     fn fixture() -> Fixture {
@@ -302,7 +314,7 @@ mod tests {
     }
 
     fn lines(path: &std::path::Path) -> Vec<LogLine> {
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = std::fs::read_to_string(path).unwrap_or_default();
         let lines: Vec<LogLine> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(lines.iter().zip(1..).all(|(line, seq)| line.seq == seq), "lines are counted from 1");
         lines
@@ -429,20 +441,16 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_a_crash_tore_is_continued() {
+    fn remarks_alone_leave_no_file() {
         let fixture = fixture();
         let mut log = open(&fixture.path, 1 << 20);
-        log.note(at(), "one");
-        log.note(at(), "two");
-        drop(log);
-        let mut torn = File::options().append(true).open(&fixture.path).unwrap();
-        torn.write_all(b"{\"v\":1,\"seq\":3,\"at\"").unwrap();
-        let mut log = open(&fixture.path, 1 << 20);
-        log.note(at(), "three");
+        log.remark(at(), "started");
+        log.remark(at(), "ended");
+        assert!(!fixture.path.exists());
+        log.note(at(), "killed");
         assert_eq!(log.into_error(), None);
-        let text = std::fs::read_to_string(&fixture.path).unwrap();
-        let last: LogLine = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        assert_eq!((text.lines().count(), last.seq, last.text.as_deref()), (4, 3, Some("three")));
+        let texts: Vec<_> = lines(&fixture.path).into_iter().filter_map(|line| line.text).collect();
+        assert_eq!(texts, ["started", "ended", "killed"]);
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use orc_domain::ids::RunId;
+use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Bits of field 9 (`include/linux/sched.h`): on its way out, and thread of the kernel. Neither will have an environment.
-const PF_EXITING: u64 = 0x4;
+/// Bit of field 9 that marks threads of the kernel (`include/linux/sched.h`).
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// What `/proc/PID/stat` tells (proc(5)).
@@ -22,8 +22,8 @@ pub(crate) struct Stat {
     pub(crate) parent: i32,
     /// Process group.
     pub(crate) group: i32,
-    /// Length of its environment; `None` while it has none but will: in the middle of `exec`. Only right for processes
-    /// that we may look into.
+    /// Length of its environment; `None` while it has no memory: in the middle of `exec`, or on its way out and not ended
+    /// yet. Only right for processes that we may look into.
     pub(crate) environ: Option<u64>,
     /// Field 22: clock ticks since boot at which it started; with the number it names a process for good.
     pub(crate) start_ticks: u64,
@@ -72,12 +72,13 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let pid = |field: usize| fields.get(field - 3)?.parse::<i32>().ok();
     let ended = matches!(*fields.first()?, "Z" | "X" | "x");
-    let is_without = ended || number(9)? & (PF_EXITING | PF_KTHREAD) != 0;
-    // Fields 50 and 51 are where the environment begins and ends.
-    let environ = match number(51)? {
+    let is_without = ended || number(9)? & PF_KTHREAD != 0;
+    // Fields 50 and 51 are where the environment begins and ends. `exec` sets them step by step, and only after them field
+    // 27, where the code ends (`load_elf_binary` in `fs/binfmt_elf.c`).
+    let environ = match number(27)? {
         _ if is_without => Some(0),
         0 => None,
-        end => Some(end.saturating_sub(number(50)?)),
+        _ => Some(number(51)?.saturating_sub(number(50)?)),
     };
     Some(Stat { ended, parent: pid(4)?, group: pid(5)?, environ, start_ticks: number(22)? })
 }
@@ -85,7 +86,11 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 /// The environment that the process was started with: nothing for one that has ended or that cleared it, `None` when it
 /// cannot be told now. An `exec` in between makes any environment read as empty, so emptiness needs a second witness.
 pub(crate) fn nonce(pid: i32) -> io::Result<Option<Nonce>> {
-    let environ = fs::read(format!("/proc/{pid}/environ"))?;
+    let environ = match fs::read(format!("/proc/{pid}/environ")) {
+        // No memory, says the kernel.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Vec::new(),
+        read => read?,
+    };
     if environ.is_empty() {
         return Ok((stat(pid)?.environ == Some(0)).then(Nonce::default));
     }
@@ -166,20 +171,21 @@ mod tests {
 
     #[test]
     fn a_program_name_cannot_forge_its_fields() {
-        let line = |state: &str, flags: u64, environ: [u64; 2]| {
-            let (middle, [begin, end]) = ("0 ".repeat(27), environ);
+        let line = |state: &str, flags: u64, memory: [u64; 3]| {
+            let (later, [code, begin, end]) = ("0 ".repeat(22), memory);
             format!(
-                "77 (x) R 1 1 (a b)) {state} 41 76 75 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 1 0 987654 {middle}{begin} {end} 0\n"
+                "77 (x) R 1 1 (a b)) {state} 41 76 75 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0 0 0 {code} {later}{begin} {end} 0\n"
             )
         };
         let plain = Stat { ended: false, parent: 41, group: 76, environ: Some(0), start_ticks: 987_654 };
         let cases = [
-            (line("S", 0x0040_0000, [700, 900]), Stat { environ: Some(200), ..plain }),
-            (line("S", 0x0040_0000, [700, 700]), plain),
-            (line("R", 0x0040_0000, [0, 0]), Stat { environ: None, ..plain }),
-            (line("R", 0x0040_0004, [0, 0]), plain),
-            (line("I", 0x0020_8040, [0, 0]), plain),
-            (line("Z", 0, [0, 0]), Stat { ended: true, ..plain }),
+            (line("S", 0x0040_0000, [9, 700, 900]), Stat { environ: Some(200), ..plain }),
+            (line("S", 0x0040_0000, [9, 700, 700]), plain),
+            (line("R", 0x0040_0000, [0, 0, 0]), Stat { environ: None, ..plain }),
+            (line("R", 0x0040_0000, [0, 700, 700]), Stat { environ: None, ..plain }),
+            (line("R", 0x0040_0004, [0, 0, 0]), Stat { environ: None, ..plain }),
+            (line("I", 0x0020_8040, [0, 0, 0]), plain),
+            (line("Z", 0, [0, 0, 0]), Stat { ended: true, ..plain }),
         ];
         for (line, wanted) in cases {
             assert_eq!(parse_stat(line.as_bytes()), Some(wanted), "{line}");

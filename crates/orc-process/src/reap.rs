@@ -37,7 +37,7 @@ struct Dying {
 #[derive(Default)]
 struct Found {
     dying: Vec<Dying>,
-    /// Something was in the middle of `exec`, or there were more than there are descriptors.
+    /// Something was in the middle of `exec` or on its way out, or there were more than there are descriptors.
     is_partial: bool,
 }
 

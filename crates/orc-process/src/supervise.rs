@@ -33,8 +33,8 @@ use crate::supervisor::Shared;
 /// What a pipe can hold at most without privileges (`/proc/sys/fs/pipe-max-size` as shipped): once the processes are
 /// gone, more than this comes from somebody who is none of ours.
 const PIPE_BYTES: usize = 1024 * 1024;
-/// How long to wait before looking again where nothing tells when to: at a process in the middle of `exec`, and when the
-/// machine gives no descriptor to wait on.
+/// How long to wait before looking again where nothing tells when to: at a process without memory (in the middle of
+/// `exec`, or on its way out), and when the machine gives no descriptor to wait on.
 const LOOK_AGAIN: Millis = Millis::from_millis(1);
 
 /// One of the two pipes.
@@ -72,13 +72,12 @@ pub(crate) struct Supervised {
 
 /// Starts the process of a run.
 pub(crate) fn start(launch: Launch, shared: &Rc<Shared>) -> Result<(Process, Supervised), StartError> {
-    let file = launch::prepare(&launch)?;
-    let mut log = RunLog::new(file, launch.log.clone(), launch.limits.log_bytes)
-        .map_err(|source| StartError::File { file: launch.log.clone(), source })?;
+    launch::prepare(&launch)?;
+    let mut log = RunLog::new(launch.log.clone(), launch.limits.log_bytes);
     let Started { pid, seen, handle, stdout, stderr } = launch::spawn(&launch, &shared.instance_name)
         .inspect_err(|error| log.note(shared.clock.now(), describe_failure(error)))?;
     shared.family.borrow_mut().insert(launch.run, seen);
-    log.note(shared.clock.now(), format!("started as process {}", seen.pid));
+    log.remark(shared.clock.now(), format!("started as process {}", seen.pid));
     let process = Process { pid: seen.pid, start_ticks: seen.start_ticks, instance: shared.instance };
     let supervised = Supervised {
         launch,
@@ -115,7 +114,11 @@ impl Supervised {
         };
         let left =
             if escaped == 0 { String::new() } else { format!("; {escaped} processes that had left it were killed") };
-        self.log.note(at, how + &left);
+        if exit == Exit::Code(0) && escaped == 0 {
+            self.log.remark(at, how);
+        } else {
+            self.log.note(at, how + &left);
+        }
         let last_line = self.stderr.stream.last_line().or_else(|| self.stdout.stream.last_line());
         Report {
             run: self.launch.run,
@@ -222,7 +225,7 @@ impl Supervised {
         }
         if !targets.is_empty() {
             Rest::Targets(targets)
-        } else if family.is_unsettled() {
+        } else if family.is_unsettled(self.launch.run) {
             Rest::Unsettled
         } else if is_group_left && family.adopt() {
             // Members that have ended and wait for another parent are gone, but what they had started came to us.
@@ -357,7 +360,11 @@ fn read_output(path: &Path, limit: u64) -> OutputFile {
     }
     let mut bytes = Vec::new();
     match file.take(limit).read_to_end(&mut bytes) {
-        Ok(_) => OutputFile::Bytes(bytes),
+        Ok(_) => {
+            // What it said is in memory now and soon in the store; left behind, it would only be removed with the flow.
+            let _ = std::fs::remove_file(path);
+            OutputFile::Bytes(bytes)
+        }
         Err(error) => unreadable(error),
     }
 }

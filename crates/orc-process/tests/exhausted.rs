@@ -55,7 +55,8 @@ async fn a_start_without_descriptors_says_that_the_machine_is_exhausted() {
             Ok(_) => assert_eq!(reports.recv().await.unwrap().exit, Exit::Code(5)),
         }
     }
-    assert!((4..16).contains(&refused), "{refused} of 16 starts were refused");
+    // A start needs descriptors for two pipes, the process and, for a moment, `/proc`.
+    assert!((3..16).contains(&refused), "{refused} of 16 starts were refused");
     executor.close().await;
     assert!(reports.try_recv().is_err(), "no report for what did not start");
     let pid = std::process::id();

@@ -228,6 +228,10 @@ impl Dispatcher {
         *self.shell.live.borrow()
     }
 
+    pub(crate) fn live_flows(&self) -> watch::Receiver<usize> {
+        self.shell.live.subscribe()
+    }
+
     /// Waits until no flow is being carried on.
     pub async fn idle(&self) {
         // The sender lives in the shell, which this handle holds.

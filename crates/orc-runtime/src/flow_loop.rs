@@ -20,6 +20,8 @@ use crate::shell::{Message, Shell};
 
 /// Inputs that are committed together at most; more than that only makes the wait for the first longer.
 const BATCH: usize = 64;
+/// How long news that nobody waits for may be kept to be committed with other news.
+const PATIENCE: Millis = Millis::from_millis(5);
 /// Longest sleep: a wall clock that was set forward is noticed within this time.
 const LONGEST_SLEEP: Millis = Millis::from_secs(60);
 
@@ -77,11 +79,28 @@ impl FlowLoop {
                 },
                 () = self.shell.clock.sleep(alarm) => batch.push(Message::Look),
             }
-            while batch.len() < BATCH
-                && let Ok(message) = self.inbox.try_recv()
-            {
-                batch.push(message);
+            self.gather(&mut batch).await;
+        }
+    }
+
+    /// Adds what has arrived meanwhile. That a process began frees nothing and nobody waits for it, so alone it is not
+    /// worth a commit: a short step has ended before the patience has, and one commit tells both.
+    async fn gather(&mut self, batch: &mut Vec<Message>) {
+        let mut patience = self.shell.clock.sleep(PATIENCE);
+        while batch.len() < BATCH && batch.iter().all(Message::is_patient) {
+            tokio::select! {
+                biased;
+                message = self.inbox.recv() => match message {
+                    Some(message) => batch.push(message),
+                    None => return,
+                },
+                () = &mut patience => break,
             }
+        }
+        while batch.len() < BATCH
+            && let Ok(message) = self.inbox.try_recv()
+        {
+            batch.push(message);
         }
     }
 

@@ -16,6 +16,9 @@ use crate::shell::Trouble;
 /// Events read at once.
 const PAGE: u32 = 512;
 
+/// Pause between two reads of a flow that keeps changing: each read costs the store more than it tells.
+const REST: Millis = Millis::from_millis(30);
+
 /// Something to show.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Seen {
@@ -37,7 +40,10 @@ pub struct Follower {
     trouble: watch::Receiver<Option<Trouble>>,
     flow: FlowId,
     position: u64,
+    live: watch::Receiver<usize>,
     over: bool,
+    /// Events were given a moment ago.
+    is_resting: bool,
 }
 
 impl Follower {
@@ -46,7 +52,17 @@ impl Follower {
     pub fn new(dispatcher: &Dispatcher, flow: FlowId, position: u64) -> Self {
         let (commits, trouble) = (dispatcher.commits(), dispatcher.trouble());
         let (reader, clock) = (Arc::clone(dispatcher.reader()), Arc::clone(dispatcher.clock()));
-        Self { reader, clock, commits, trouble, flow, position, over: false }
+        Self {
+            reader,
+            clock,
+            commits,
+            trouble,
+            flow,
+            position,
+            live: dispatcher.live_flows(),
+            over: false,
+            is_resting: false,
+        }
     }
 
     /// Waits for the next thing to show, at most `patience`.
@@ -54,6 +70,13 @@ impl Follower {
     /// # Errors
     /// When the store cannot be read.
     pub async fn next(&mut self, patience: Millis) -> Result<Seen, StoreError> {
+        if std::mem::take(&mut self.is_resting) && !self.over {
+            // A flow that ends is told at once; other news may wait for the next drawing.
+            tokio::select! {
+                () = self.clock.sleep(REST) => {}
+                _ = self.live.changed() => {}
+            }
+        }
         loop {
             // Marked as seen before the read: a commit during the read wakes the next wait.
             self.commits.borrow_and_update();
@@ -61,6 +84,7 @@ impl Follower {
             if let Some(last) = events.last() {
                 self.position = last.position;
                 self.over |= events.iter().any(|event| matches!(event.body.fact, Fact::FlowFinished { .. }));
+                self.is_resting = true;
                 return Ok(Seen::Events(events));
             }
             if self.over {

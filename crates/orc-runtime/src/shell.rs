@@ -52,6 +52,13 @@ pub(crate) enum Message {
     Look,
 }
 
+impl Message {
+    /// Whether nothing waits for it to be committed.
+    pub(crate) const fn is_patient(&self) -> bool {
+        matches!(self, Self::Input(Signed { input: Input::RunStarted { .. }, .. }, None))
+    }
+}
+
 /// Finds the flow of a run and the loop of a flow. Made before the executor, which reports into it.
 #[derive(Debug, Default)]
 pub struct Router {
@@ -65,6 +72,9 @@ impl Router {
     pub fn reports(self: &Arc<Self>) -> Reports {
         let router = Arc::clone(self);
         Arc::new(move |report| {
+            if let Some(error) = &report.log_error {
+                tracing::warn!(run = %report.run, error, "the log of a run is not complete");
+            }
             let flow = lock(&router.runs).remove(&report.run);
             let input = Input::RunEnded { run: report.run, ending: ending_of(&report) };
             match flow {
