@@ -5,7 +5,7 @@
 //! started only after its claim was `Updated`, or after a look that shows this instance as its owner when the answer
 //! was lost; lost runs are heard before any effect of their flow is delivered.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use orc_domain::effect::{Decision, Effect, EffectKind};
@@ -36,11 +36,13 @@ pub(super) struct Host {
     pub(super) id: InstanceId,
     pub(super) residents: BTreeMap<FlowId, Resident>,
     pub(super) inbox: BTreeMap<FlowId, VecDeque<Signed>>,
+    /// Runs that it started, or tried to.
+    tried: BTreeSet<RunId>,
 }
 
 impl Host {
     pub(super) const fn new(id: InstanceId) -> Self {
-        Self { id, residents: BTreeMap::new(), inbox: BTreeMap::new() }
+        Self { id, residents: BTreeMap::new(), inbox: BTreeMap::new(), tried: BTreeSet::new() }
     }
 }
 
@@ -404,13 +406,14 @@ impl Sim<'_> {
         let mut mine = self.model.run_claim(run, effect.id, self.host.id) == Guarded::Updated;
         if call == Call::FailsAfter {
             let kept = self.model.run(run);
-            mine |= kept.is_some_and(|kept| kept.claimed_by == Some(self.host.id)) && !self.was_started(run);
+            mine |= kept.is_some_and(|kept| kept.claimed_by == Some(self.host.id)) && !self.host.tried.contains(&run);
         }
         if !mine && self.settings.sabotage != Sabotage::StartUnclaimed {
             self.note(|| format!("{run} is not to be started"));
             return Ok(());
         }
         self.may_crash("between claim and start")?;
+        self.host.tried.insert(run);
         if self.dice.permille(40) {
             self.note(|| format!("{run} cannot be started"));
             let ending = not_started();
@@ -422,10 +425,6 @@ impl Sim<'_> {
         let process = self.world.process(self.host.id);
         self.post(flow, by_system(Input::RunStarted { run, process }));
         Ok(())
-    }
-
-    fn was_started(&self, run: RunId) -> bool {
-        self.world.starts.contains_key(&run)
     }
 
     fn check_start(&mut self, flow: FlowId, run: RunId) -> Moved<()> {
