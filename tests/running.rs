@@ -1,5 +1,7 @@
 //! Runs through the binary: what a person sees, signals, a second process, and everything that goes wrong.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a document without what it must have fails its test")]
+
 mod support;
 
 use rustix::process::Signal;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use orc_domain::ids::InstanceId;
+use orc_domain::time::Millis;
 use orc_ports::clock::Clock;
 use orc_ports::reader::Reader;
 use orc_ports::store::StoreError;
 use orc_process::ProcessExecutor;
 use orc_runtime::clock::SystemClock;
-use orc_runtime::control;
+use orc_runtime::control::{self, Client, Request};
 use orc_runtime::data_dir::{DataDirError, DataLock, Holder, Taken};
 use orc_runtime::{Dispatcher, Parts, Recovered, Router, Shape};
 use orc_store_sqlite::{SqliteReader, SqliteStore};
@@ -17,11 +18,15 @@ use crate::context::Context;
 use crate::failure::{CommandResult, Failure, unavailable};
 use crate::feed::of_dispatcher;
 
+/// How long a holder may take to answer: it may have ten thousand flows to look at first.
+const PATIENCE: Millis = Millis::from_secs(15);
+/// Pause between two looks at the lock.
+const LOOK_AGAIN: Millis = Millis::from_millis(25);
+
 /// This process holds the directory and carries flows on.
 pub(crate) struct Held {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) recovered: Recovered,
-    executor: Arc<ProcessExecutor>,
     _lock: DataLock,
 }
 
@@ -41,7 +46,7 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     let instance = InstanceId::from_uuid(uuid::Uuid::now_v7());
     let command = shape.command.clone();
     let holder = Holder { pid: std::process::id(), instance, command, since: clock.now() };
-    let lock = match data.lock(&holder).map_err(of_data_dir)? {
+    let lock = match take(context, &holder).await? {
         Taken::Ours(lock) => lock,
         Taken::Held(who) => return Ok(Access::Theirs(who)),
     };
@@ -50,11 +55,11 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     let router = Arc::new(Router::default());
     let clock: Arc<dyn Clock> = Arc::new(clock);
     let executor = ProcessExecutor::new(instance, Arc::clone(&clock), router.reports());
-    let executor = Arc::new(executor.map_err(|error| unavailable("cannot start processes").because(error))?);
+    let executor = executor.map_err(|error| unavailable("cannot start processes").because(error))?;
     let parts = Parts {
         store: Arc::new(store),
         reader: Arc::new(reader) as Arc<dyn Reader>,
-        executor: Arc::clone(&executor) as Arc<_>,
+        executor: Arc::new(executor),
         clock,
         router,
         data: data.clone(),
@@ -64,14 +69,36 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     let (dispatcher, recovered) = Dispatcher::open(parts).await.map_err(of_dispatcher)?;
     control::listen(&dispatcher, &data.socket(), holder)
         .map_err(|error| unavailable("other commands could not reach this one").because(error))?;
-    Ok(Access::Ours(Box::new(Held { dispatcher, recovered, executor, _lock: lock })))
+    Ok(Access::Ours(Box::new(Held { dispatcher, recovered, _lock: lock })))
+}
+
+/// Takes the lock, or finds a holder that answers. Whoever has the lock and does not answer has just begun, is about to
+/// end, or only looks whether somebody has it: a moment later things are clear.
+async fn take(context: &Context, holder: &Holder) -> CommandResult<Taken> {
+    let mut waited = Millis::ZERO;
+    loop {
+        let who = match context.data.lock(holder).map_err(of_data_dir)? {
+            Taken::Ours(lock) => return Ok(Taken::Ours(lock)),
+            Taken::Held(who) => who,
+        };
+        if Client::ask(&context.data.socket(), &Request::Hello).await.is_ok() {
+            return Ok(Taken::Held(who));
+        }
+        if waited >= PATIENCE {
+            let who = describe(who.as_ref(), context);
+            let what = format!("{} is held by {who}, which does not answer", context.data.root().display());
+            return Err(unavailable(what).hint("end that process, or name another data directory with --data"));
+        }
+        SystemClock.sleep(LOOK_AGAIN).await;
+        waited = Millis::from_millis(waited.as_millis() + LOOK_AGAIN.as_millis());
+    }
 }
 
 impl Held {
-    /// Ends in order: flows stop where they are, the store is made durable, the lock is given back.
+    /// Ends in order: flows stop where they are, what still runs is killed, the store is made durable, the lock is given
+    /// back. A run that was killed so is lost, not failed: the next holder tells its flow.
     pub(crate) async fn close(self) -> CommandResult<()> {
         let damaged = self.dispatcher.is_damaged();
-        self.executor.close().await;
         self.dispatcher.close().await.map_err(of_dispatcher)?;
         if damaged {
             let hint = "the log above says where; `orchestrator flows resume --all` carries on what is unfinished";

@@ -28,7 +28,10 @@ pub(crate) const GIVEN: &[(&str, &str)] = &[
     ("ORC_WAKE_REASON", "`pipelineStep`, or `recovery` after a lost run"),
     ("ORC_WORKSPACE_ID", "id of the workspace"),
     ("ORC_OUTPUT", "a file for outputs: `key=value` lines, values JSON where they parse"),
-    ("ORC_TEMP", "a private directory of the step that lives as long as the flow"),
+    (
+        "ORC_TEMP",
+        "a directory of the step's own that lives as long as the flow; made if the script names it, else `mkdir -p` it",
+    ),
     ("ORC_INSTANCE", "id of the process that started it"),
     ("ORC_EXPR_1 ...", "values of the `${{ }}` in `run:`"),
 ];

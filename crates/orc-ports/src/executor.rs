@@ -28,7 +28,7 @@ pub struct Launch {
     pub log: PathBuf,
     /// `$ORC_OUTPUT`: made by the process, in a folder that exists; read after the end and then removed.
     pub output: PathBuf,
-    /// `$ORC_TEMP`: made if missing, kept.
+    /// `$ORC_TEMP`: made if missing and `argv` names it, kept. A program that names it elsewhere makes it itself.
     pub temp: PathBuf,
     /// Bounds.
     pub limits: Limits,
@@ -150,6 +150,9 @@ pub trait Executor: Send + Sync {
     /// Asks a process group to end: TERM, then KILL after `grace` (zero: KILL at once). Asking again with less grace
     /// hurries it. A run that is not known is no error: its report has been given already.
     fn stop(&self, run: RunId, grace: Millis);
+
+    /// Ends every process that is left and waits until all are gone. Nothing starts any more.
+    fn close(&self) -> BoxFuture<'_, ()>;
 
     /// Ends what dead instances left: every process whose environment names `ORC_INSTANCE` of one of them. Returns when
     /// all of it is proven gone.

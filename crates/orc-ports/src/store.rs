@@ -87,7 +87,9 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The database was written by a newer version of this program.
-    #[error("the database has schema version {found}, and this program knows only {known}: it was written by a newer orchestrator")]
+    #[error(
+        "the database has schema version {found}, and this program knows only {known}: it was written by a newer orchestrator"
+    )]
     Newer {
         /// Version of the database.
         found: i64,

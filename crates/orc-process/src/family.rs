@@ -45,9 +45,13 @@ enum Owner {
     /// Nothing tells.
     Unknown,
     /// It is in the middle of `exec` and its environment will tell, or it is on its way out and what it started will come
-    /// to us and tell.
-    Unsettled,
+    /// to us and tell. How often that was seen.
+    Unsettled(u16),
 }
+
+/// Looks at an unsettled orphan, at least a millisecond each while a run waits for it, before nobody believes any more
+/// that it will tell: its memory is closed to us for good, or it is stuck on its way out.
+const MOST_LOOKS: u16 = 1000;
 
 /// A process that is to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,8 +130,12 @@ impl Family {
             Vec::new()
         });
         for pid in listed {
-            let is_known = self.orphans.get(&pid).is_some_and(|orphan| orphan.owner != Owner::Unsettled);
-            if !is_known && let Some(orphan) = self.look_at(pid) {
+            let looks = match self.orphans.get(&pid).map(|orphan| orphan.owner) {
+                None => 0,
+                Some(Owner::Unsettled(looks)) => looks + 1,
+                Some(Owner::Run(_) | Owner::Unknown) => continue,
+            };
+            if let Some(orphan) = self.look_at(pid, looks) {
                 self.orphans.insert(pid, orphan);
             }
         }
@@ -135,26 +143,27 @@ impl Family {
     }
 
     /// `None` for what is none of our business: a child that another part of the program started.
-    fn look_at(&self, pid: i32) -> Option<Orphan> {
+    fn look_at(&self, pid: i32, looks: u16) -> Option<Orphan> {
         let stat = proc::stat(pid).ok()?;
         let seen = Seen { pid, start_ticks: stat.start_ticks };
         let in_group = || self.leaders.iter().find(|(_, leader)| leader.seen.pid == stat.group).map(|(run, _)| *run);
         let marked = || self.marks.get(&seen).copied();
         let owner = match in_group().or_else(marked) {
             Some(run) => Owner::Run(run),
-            None => self.named_owner(pid),
+            None => self.named_owner(pid, looks),
         };
         let is_ours = owner != Owner::Unknown || stat.group != self.own_group;
         is_ours.then_some(Orphan { start_ticks: stat.start_ticks, group: stat.group, owner })
     }
 
-    fn named_owner(&self, pid: i32) -> Owner {
+    fn named_owner(&self, pid: i32, looks: u16) -> Owner {
         match proc::nonce(pid) {
-            Ok(None) => Owner::Unsettled,
             Ok(Some(Nonce { instance: Some(instance), run: Some(run) })) if instance == self.instance => {
                 Owner::Run(run)
             }
-            Ok(Some(_)) | Err(_) => Owner::Unknown,
+            Ok(Some(_)) => Owner::Unknown,
+            Ok(None) | Err(_) if looks < MOST_LOOKS => Owner::Unsettled(looks),
+            Ok(None) | Err(_) => Owner::Unknown,
         }
     }
 
@@ -188,14 +197,14 @@ impl Family {
     pub(crate) fn is_unsettled(&self, run: RunId) -> bool {
         let since = self.leaders.get(&run).map_or(0, |leader| leader.seen.start_ticks);
         let mut younger = self.orphans.values().filter(|orphan| orphan.start_ticks >= since);
-        younger.any(|orphan| orphan.owner == Owner::Unsettled)
+        younger.any(|orphan| matches!(orphan.owner, Owner::Unsettled(_)))
     }
 
     /// Orphans whose run has been reported, or that appeared when no run could have started them.
     fn late(&self) -> impl Iterator<Item = Pid> {
         let owned = |orphan: &Orphan| match orphan.owner {
             Owner::Run(run) => self.leaders.contains_key(&run),
-            Owner::Unsettled => true,
+            Owner::Unsettled(_) => true,
             Owner::Unknown => self.leaders.values().any(|leader| leader.seen.start_ticks <= orphan.start_ticks),
         };
         let late = self.orphans.iter().filter(move |(_, orphan)| !owned(orphan));

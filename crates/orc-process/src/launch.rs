@@ -30,18 +30,20 @@ pub(crate) struct Started {
     pub(crate) stderr: AsyncFd<OwnedFd>,
 }
 
-/// Makes the private directory, and with it the folder of `$ORC_OUTPUT`. That file is the program's to make: a step that
-/// puts nothing out costs no file. What somebody else put there is not its output.
+/// Makes the folder of `$ORC_OUTPUT`, and the private directory if the command line names it: a directory for each of a
+/// thousand steps that want none costs more than the steps. The output file is the program's to make; what somebody else
+/// put in its place is not its output.
 pub(crate) fn prepare(launch: &Launch) -> Result<(), StartError> {
     let failed = |file: &Path| {
         let file = file.to_owned();
         move |source| exhausted(source).unwrap_or_else(|source| StartError::File { file, source })
     };
-    DirBuilder::new().recursive(true).mode(0o700).create(&launch.temp).map_err(failed(&launch.temp))?;
-    if let Some(folder) = launch.output.parent()
-        && !launch.temp.starts_with(folder)
-    {
-        fs::create_dir_all(folder).map_err(failed(folder))?;
+    let make = |folder: &Path| DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed(folder));
+    if let Some(folder) = launch.output.parent() {
+        make(folder)?;
+    }
+    if launch.argv.iter().any(|argument| argument.contains("ORC_TEMP")) {
+        make(&launch.temp)?;
     }
     match fs::remove_file(&launch.output) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&launch.output)(error)),

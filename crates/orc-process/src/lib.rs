@@ -122,20 +122,6 @@ impl ProcessExecutor {
             Err(ended) => Err(SetupError::Thread { source: io::Error::other(ended) }),
         }
     }
-
-    /// Kills every run that is left, waits until all of them are reported, and ends the thread. Whoever wants a grace
-    /// time stops the runs first. Calling it again does nothing.
-    pub async fn close(&self) {
-        let (done, ended) = oneshot::channel();
-        if self.commands.send(Command::Close { done }).is_ok() {
-            // An error means that the thread has ended already, which is what we wait for.
-            let _ = ended.await;
-        }
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that owns the processes panicked");
-        }
-    }
 }
 
 impl Executor for ProcessExecutor {
@@ -154,6 +140,23 @@ impl Executor for ProcessExecutor {
     fn stop(&self, run: RunId, grace: Millis) {
         // An executor that has ended has no runs.
         let _ = self.commands.send(Command::Stop { run, grace });
+    }
+
+    /// Kills every run that is left, waits until all of them are reported, and ends the thread. Whoever wants a grace
+    /// time stops the runs first. Calling it again does nothing.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        async move {
+            let (done, ended) = oneshot::channel();
+            if self.commands.send(Command::Close { done }).is_ok() {
+                // An error means that the thread has ended already, which is what we wait for.
+                let _ = ended.await;
+            }
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if thread.is_some_and(|thread| thread.join().is_err()) {
+                tracing::error!("the thread that owns the processes panicked");
+            }
+        }
+        .boxed()
     }
 
     fn reap(&self, dead: Vec<InstanceId>) -> BoxFuture<'_, Result<Vec<Reaped>, ReapError>> {

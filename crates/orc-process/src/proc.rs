@@ -83,18 +83,19 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     Some(Stat { ended, parent: pid(4)?, group: pid(5)?, environ, start_ticks: number(22)? })
 }
 
-/// The environment that the process was started with: nothing for one that has ended or that cleared it, `None` when it
-/// cannot be told now. An `exec` in between makes any environment read as empty, so emptiness needs a second witness.
+/// What the environment that the process was started with says: nothing for one that has ended or that cleared it, `None`
+/// when it cannot be told now. An `exec` in between tears what is read, so the absence of marks needs a second witness:
+/// the length that the environment has afterwards.
 pub(crate) fn nonce(pid: i32) -> io::Result<Option<Nonce>> {
     let environ = match fs::read(format!("/proc/{pid}/environ")) {
         // No memory, says the kernel.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Vec::new(),
         read => read?,
     };
-    if environ.is_empty() {
-        return Ok((stat(pid)?.environ == Some(0)).then(Nonce::default));
-    }
-    Ok(Some(parse_nonce(&environ)))
+    let nonce = parse_nonce(&environ);
+    let has_both = nonce.instance.is_some() && nonce.run.is_some();
+    let is_whole = has_both || stat(pid)?.environ == Some(environ.len() as u64);
+    Ok(is_whole.then_some(nonce))
 }
 
 fn parse_nonce(environ: &[u8]) -> Nonce {

@@ -17,7 +17,6 @@ impl Clock for SystemClock {
         Timestamp::from_millis(millis)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the clock port's implementation")]
     fn sleep(&self, span: Millis) -> BoxFuture<'static, ()> {
         tokio::time::sleep(span.as_std()).boxed()
     }

@@ -244,12 +244,14 @@ impl Dispatcher {
         self.shell.tasks.panicked()
     }
 
-    /// Ends the loop: flows stop where they are, everything accepted is made durable, the instance writes down its end.
+    /// Ends the loop: flows stop where they are, what still runs is killed without its flow hearing of it (the next holder
+    /// tells it that the run was lost), everything accepted is made durable, the instance writes down its end.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn close(self) -> Result<(), DispatcherError> {
         self.shell.tasks.end().await;
+        self.shell.executor.close().await;
         self.shell.store.instance_end(self.shell.instance, self.shell.clock.now()).await?;
         self.shell.store.close().await?;
         Ok(())

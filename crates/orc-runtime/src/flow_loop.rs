@@ -22,6 +22,10 @@ use crate::shell::{Message, Shell};
 const BATCH: usize = 64;
 /// How long news that nobody waits for may be kept to be committed with other news.
 const PATIENCE: Millis = Millis::from_millis(5);
+/// Live runs of a flow that make it busy.
+const BUSY: usize = 8;
+/// How long the end of a run of a busy flow is kept to be committed with others.
+const BREATH: Millis = Millis::from_millis(2);
 /// Longest sleep: a wall clock that was set forward is noticed within this time.
 const LONGEST_SLEEP: Millis = Millis::from_secs(60);
 
@@ -83,11 +87,14 @@ impl FlowLoop {
         }
     }
 
-    /// Adds what has arrived meanwhile. That a process began frees nothing and nobody waits for it, so alone it is not
-    /// worth a commit: a short step has ended before the patience has, and one commit tells both.
+    /// Adds what has arrived meanwhile, and waits a moment for more where that costs nobody anything. That a process began
+    /// frees nothing, so alone it is not worth a commit: a short step has ended before the patience has. And while many
+    /// runs are live, the end of one leaves enough to do for the machine until the next ends.
     async fn gather(&mut self, batch: &mut Vec<Message>) {
-        let mut patience = self.shell.clock.sleep(PATIENCE);
-        while batch.len() < BATCH && batch.iter().all(Message::is_patient) {
+        let live = self.resident.as_ref().map_or(0, |resident| resident.flow().runs.len());
+        let busy = live >= BUSY && batch.iter().all(Message::is_of_a_run);
+        let mut patience = self.shell.clock.sleep(if busy { BREATH } else { PATIENCE });
+        while batch.len() < BATCH && (busy || batch.iter().all(Message::is_patient)) {
             tokio::select! {
                 biased;
                 message = self.inbox.recv() => match message {

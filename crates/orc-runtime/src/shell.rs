@@ -57,6 +57,12 @@ impl Message {
     pub(crate) const fn is_patient(&self) -> bool {
         matches!(self, Self::Input(Signed { input: Input::RunStarted { .. }, .. }, None))
     }
+
+    /// Whether it tells of a run, and no person waits for an answer.
+    pub(crate) const fn is_of_a_run(&self) -> bool {
+        let Self::Input(signed, None) = self else { return false };
+        matches!(signed.input, Input::RunStarted { .. } | Input::RunEnded { .. })
+    }
 }
 
 /// Finds the flow of a run and the loop of a flow. Made before the executor, which reports into it.

@@ -20,7 +20,6 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     /// Runs a future beside the others until it ends.
-    #[expect(clippy::disallowed_methods, reason = "the tracker is where spawning belongs")]
     pub(crate) fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
         let panicked = Arc::clone(&self.panicked);
         let guarded = AssertUnwindSafe(future).catch_unwind();

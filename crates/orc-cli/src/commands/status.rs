@@ -117,6 +117,7 @@ fn add_live(report: &mut Report, look: &Look, carrier: &Carrier) {
                 };
                 report.running.push(Running {
                     flow: id,
+                    pipeline: flow.spec.name.clone(),
                     step: step.path.clone(),
                     run: *run,
                     attempt: step.attempts,

@@ -67,8 +67,9 @@ async fn the_environment_is_what_was_given_and_the_marks() {
 #[tokio::test]
 async fn directory_input_files_and_limits_are_set() {
     let mut fixture = Fixture::new();
-    let launch =
-        fixture.launch("pwd -P; cat; ulimit -c; test ! -e $ORC_OUTPUT; ls $ORC_TEMP; stat -c %a $ORC_TEMP; echo x=1 > $ORC_OUTPUT");
+    let launch = fixture.launch(
+        "pwd -P; cat; ulimit -c; test ! -e $ORC_OUTPUT; ls $ORC_TEMP; stat -c %a $ORC_TEMP; echo x=1 > $ORC_OUTPUT",
+    );
     std::fs::create_dir_all(launch.output.parent().unwrap()).unwrap();
     std::fs::write(&launch.output, "left=1\n").unwrap();
     std::fs::create_dir_all(&launch.temp).unwrap();
@@ -172,7 +173,14 @@ async fn what_cannot_be_started_is_named() {
         ("a zero byte", &|l| l.argv.push("a\0b".into()), ("program", ErrorKind::InvalidInput)),
         ("no directory", &|l| l.directory.push("missing"), ("directory", ErrorKind::NotFound)),
         ("a file for a directory", &|l| l.directory.push("plain"), ("directory", ErrorKind::NotADirectory)),
-        ("a private folder below a file", &|l| l.temp = l.directory.join("plain/temp"), ("file", ErrorKind::NotADirectory)),
+        (
+            "a private folder below a file",
+            &|l| {
+                l.temp = l.directory.join("plain/temp");
+                l.argv.push("$ORC_TEMP".into());
+            },
+            ("file", ErrorKind::NotADirectory),
+        ),
     ];
     for (name, change, wanted) in cases {
         let mut launch = fixture.launch("true");

@@ -15,6 +15,8 @@ use crate::view::flow::ago;
 
 /// Characters of a reason.
 const REASON: usize = 120;
+/// Characters of a pipeline's name in a row.
+const NAME: usize = 30;
 /// Characters of an id that are shown; enough to name it.
 const SHORT_ID: usize = 8;
 
@@ -59,6 +61,7 @@ impl Need {
 #[derive(Debug, Serialize)]
 pub(crate) struct Running {
     pub(crate) flow: FlowId,
+    pub(crate) pipeline: String,
     pub(crate) step: StepPath,
     pub(crate) run: RunId,
     pub(crate) attempt: u32,
@@ -74,6 +77,7 @@ pub(crate) struct Running {
 #[derive(Debug, Serialize)]
 pub(crate) struct Waiting {
     pub(crate) flow: FlowId,
+    pub(crate) pipeline: String,
     pub(crate) step: StepPath,
     #[serde(serialize_with = "as_text")]
     pub(crate) since: Timestamp,
@@ -172,7 +176,15 @@ impl Report {
                 None => "no output yet".to_owned(),
             };
             let age = format!("for {}", now.since(run.since));
-            rows.row([&short(run.flow), run.step.as_str(), &age, &process, &output, &attempt]);
+            rows.row([
+                &short(run.flow),
+                &clean_line(&run.pipeline, NAME),
+                run.step.as_str(),
+                &age,
+                &process,
+                &output,
+                &attempt,
+            ]);
         }
         let mut text = String::new();
         section(&mut text, "running", &rows);
@@ -183,7 +195,13 @@ impl Report {
         let mut rows = Columns::new();
         for step in &self.waiting {
             let age = format!("for {}", now.since(step.since));
-            rows.row([&short(step.flow), step.step.as_str(), &age, &clean_line(&step.reason, REASON)]);
+            rows.row([
+                &short(step.flow),
+                &clean_line(&step.pipeline, NAME),
+                step.step.as_str(),
+                &age,
+                &clean_line(&step.reason, REASON),
+            ]);
         }
         let mut text = String::new();
         section(&mut text, "waiting", &rows);
