@@ -136,6 +136,7 @@ fn add_live(report: &mut Report, look: &Look, carrier: &Carrier) {
     report.steps_not_shown += waiting.len().saturating_sub(LINES);
     report.waiting.extend(waiting.into_iter().take(LINES).map(|step| Waiting {
         flow: id,
+        pipeline: flow.spec.name.clone(),
         step: step.path.clone(),
         since: step.since,
         reason: explain_step(&facts, step).reason,
