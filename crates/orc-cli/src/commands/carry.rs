@@ -58,15 +58,13 @@ pub(crate) async fn carry(context: &Context, shape: Shape, work: Vec<Work>, form
         Access::Ours(held) => {
             tell_recovered(&held.recovered);
             let line = Line::Own(held.dispatcher.clone());
-            let exit = carry_on(context, &line, work, form).await;
-            let exit = match exit {
+            match carry_on(context, &line, work, form).await {
                 Ok(exit) => wait_for_others(*held, exit).await,
                 Err(failure) => {
                     held.close().await?;
                     Err(failure)
                 }
-            };
-            exit
+            }
         }
         Access::Theirs(who) => {
             let who = hold::describe(who.as_ref(), context);
