@@ -147,7 +147,8 @@ fn check_faults(tree: &Tree, violations: &mut Vec<Violation>) {
             violations.push(Violation::new(FAULTS, index + 1, "a fault without a test", hint));
         }
         for name in names {
-            let short = name.rsplit("::").next().unwrap_or(name);
+            // As nextest prints it, `crate::binary module::name`, or any ending of that.
+            let short = name.rsplit([':', ' ']).next().unwrap_or(name);
             if !tests.contains(short) {
                 let message = format!("there is no test `{name}`");
                 violations.push(Violation::new(FAULTS, index + 1, message, "name a test that exists"));
@@ -156,13 +157,14 @@ fn check_faults(tree: &Tree, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Names of all test functions, also those inside of macros such as `proptest!`.
+/// Names of all test functions, also those inside of macros such as `proptest!`, and of the properties of a conformance
+/// suite, from which a macro makes a test for each implementation.
 fn tests(tree: &Tree) -> BTreeSet<String> {
     #[derive(Default)]
-    struct Names(BTreeSet<String>);
+    struct Names(BTreeSet<String>, bool);
     impl<'ast> Visit<'ast> for Names {
         fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-            if item.attrs.iter().any(is_test_attribute) {
+            if self.1 || item.attrs.iter().any(is_test_attribute) {
                 self.0.insert(item.sig.ident.to_string());
             }
             visit::visit_item_fn(self, item);
@@ -180,7 +182,10 @@ fn tests(tree: &Tree) -> BTreeSet<String> {
         }
     }
     let mut names = Names::default();
-    tree.rust().iter().for_each(|file| names.visit_file(&file.syntax));
+    for file in tree.rust() {
+        names.1 = file.path.contains("/conformance");
+        names.visit_file(&file.syntax);
+    }
     names.0
 }
 
@@ -215,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_fault_names_a_test_that_exists() {
-        let faults = "| case | test |\n|---|---|\n| a | `one` |\n| b | `it::two` |\n| c | none |\n| d | `three` |\n";
+        let faults = "| case | test |\n|---|---|\n| a | `one` |\n| b | `it::two` |\n| b | `crate::it it::two` |\n| c | none |\n| d | `three` |\n";
         let code = "#[test]\nfn one() {}\nproptest! { #[test] fn two(x in 0..1) {} }\nfn three() {}";
         let found = found(&[(FAULTS, faults), ("tests/it.rs", code)]);
         assert_eq!(found, ["a fault without a test", "there is no test `three`"]);
