@@ -12,7 +12,7 @@ use orc_testkit::sim::{
 
 /// From so many seeds on, every transition must have been taken.
 const ENOUGH: u64 = 2_000;
-/// Lines of a trace that are shown of a seed that fails.
+/// Lines of a trace that are shown of a seed that fails, and failing seeds that are listed.
 const SHOWN: usize = 40;
 /// Between two lines that say how far it is.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -85,6 +85,9 @@ fn run_many(args: &SimArgs, settings: &Settings) -> anyhow::Result<()> {
     };
     let campaign = run_campaign(bounds, settings, &go_on);
     print_summary(&campaign, now().duration_since(begun));
+    for failure in campaign.failures.iter().take(SHOWN) {
+        println!("  seed {}: {}", failure.seed, failure.violation);
+    }
     for failure in campaign.failures.iter().take(3) {
         print_failure(failure.seed, settings);
     }

@@ -123,6 +123,7 @@ impl Sim<'_> {
             }));
         };
         self.now = self.now.max(next);
+        self.vain += 1;
         Ok(())
     }
 

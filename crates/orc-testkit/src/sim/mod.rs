@@ -108,7 +108,7 @@ const CHAOS: usize = 400;
 /// Steps without faults after which a flow that is not over never will be; plus this many for each element.
 const CALM: u64 = 4_000;
 const CALM_FOR_STEP: u64 = 60;
-/// Alarms in vain, at most, for each element: one every five seconds while another flow has the only slot.
+/// Steps in vain, at most, for each element: two every five seconds while another flow has the only slot.
 const VAIN_FOR_STEP: u64 = 2_000;
 /// Inputs and effects that may come a second time.
 const MEMORY: usize = 16;
@@ -135,7 +135,7 @@ struct Sim<'a> {
     done: Vec<(FlowId, Effect)>,
     /// How much more often than usual something goes wrong.
     storm: usize,
-    /// Alarms that found nothing to do: a step waits for a slot.
+    /// Steps in which nothing was done: time passed, or an alarm found that its step still waits for a slot.
     vain: u64,
     /// Flows whose end was dealt with.
     buried: BTreeSet<FlowId>,
