@@ -71,7 +71,7 @@ impl Resident {
         &self.pipeline
     }
 
-    /// When the flow wants to be looked at again; `None` when it is finished. Never earlier than in its row: an alarm that
+    /// When the flow wants to be looked at again; `None` when it is finished. Its row may say an earlier time: an alarm that
     /// changed nothing (a slot is still not free) moves on here without a commit.
     #[must_use]
     pub const fn wake_at(&self) -> Option<Timestamp> {
