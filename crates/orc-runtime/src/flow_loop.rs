@@ -25,7 +25,7 @@ const PATIENCE: Millis = Millis::from_millis(5);
 /// Live runs of a flow that make it busy.
 const BUSY: usize = 8;
 /// How long the end of a run of a busy flow is kept to be committed with others.
-const BREATH: Millis = Millis::from_millis(2);
+const BREATH: Millis = Millis::from_millis(4);
 /// Longest sleep: a wall clock that was set forward is noticed within this time.
 const LONGEST_SLEEP: Millis = Millis::from_secs(60);
 

@@ -150,11 +150,7 @@ impl Model {
     /// See [`Store::instances_open`].
     #[must_use]
     pub fn instances_open(&self) -> Vec<Instance> {
-        self.instances
-            .values()
-            .filter(|(_, ended)| ended.is_none())
-            .map(|(instance, _)| instance.clone())
-            .collect()
+        self.instances.values().filter(|(_, ended)| ended.is_none()).map(|(instance, _)| instance.clone()).collect()
     }
 
     /// See [`Store::instance_end`].
@@ -226,10 +222,7 @@ impl Model {
     }
 
     fn live_runs(&self, flow: FlowId) -> impl Iterator<Item = &KeptRun> {
-        self.live
-            .iter()
-            .filter(move |(of, _)| *of == flow)
-            .filter_map(|(_, run)| self.runs.get(run))
+        self.live.iter().filter(move |(of, _)| *of == flow).filter_map(|(_, run)| self.runs.get(run))
     }
 
     /// What must hold of every commit, whatever the state of other flows.
@@ -310,11 +303,8 @@ impl Model {
             if held.len() >= commit.slots as usize {
                 return Ok(Some(ClaimKind::Slot));
             }
-            let decided = commit
-                .decision
-                .changes
-                .iter()
-                .any(|change| matches!(change, Change::Run(new) if new.id == *run));
+            let decided =
+                commit.decision.changes.iter().any(|change| matches!(change, Change::Run(new) if new.id == *run));
             if !decided && !self.runs.contains_key(run) {
                 return Err(fail("a slot is held by a run"));
             }
@@ -334,12 +324,7 @@ impl Model {
 
     fn apply(&mut self, commit: &Commit, head: FlowHead) {
         if let Some(spec) = commit.create.clone() {
-            let flow = Flow {
-                spec,
-                head: head.clone(),
-                steps: Vec::new(),
-                runs: BTreeMap::new(),
-            };
+            let flow = Flow { spec, head: head.clone(), steps: Vec::new(), runs: BTreeMap::new() };
             self.flows.insert(commit.flow, flow);
         }
         let Some(flow) = self.flows.get_mut(&commit.flow) else {
@@ -364,13 +349,8 @@ impl Model {
                         self.live.insert(entry)
                     };
                     self.attempts.insert((run.flow, run.path.clone(), run.attempt), run.id);
-                    self.runs
-                        .entry(run.id)
-                        .or_insert_with(|| KeptRun {
-                            run: run.clone(),
-                            claimed_by: None,
-                        })
-                        .run = run.clone();
+                    self.runs.entry(run.id).or_insert_with(|| KeptRun { run: run.clone(), claimed_by: None }).run =
+                        run.clone();
                 }
             }
         }
@@ -397,11 +377,7 @@ impl Model {
 }
 
 fn broken(operation: &'static str, id: impl ToString, what: &str) -> StoreError {
-    StoreError::Contract {
-        operation,
-        id: id.to_string(),
-        what: what.to_owned(),
-    }
+    StoreError::Contract { operation, id: id.to_string(), what: what.to_owned() }
 }
 
 /// What a hook does to a call.
@@ -436,13 +412,7 @@ impl ModelStore {
     /// A store that begins as this model: after a crash, with what had been committed.
     #[must_use]
     pub fn of(model: Model) -> Self {
-        Self {
-            inner: Mutex::new(Inner {
-                model,
-                closed: false,
-                hook: None,
-            }),
-        }
+        Self { inner: Mutex::new(Inner { model, closed: false, hook: None }) }
     }
 
     /// A copy of everything stored.
