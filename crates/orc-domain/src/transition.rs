@@ -52,7 +52,7 @@ transitions! {
     FlowFinally: "flow", "Live(Main)", "last main step finished" => "Live(Finally)", "with its own deadline, also after a cancel";
     FlowFinallyDeadline: "flow", "Live(Finally)", "Alarm at its deadline" => "Live(Finally)", "what is left of `finally` is ended";
     FlowSucceeded: "flow", "Live", "last step finished" => "Finished(Succeeded)", "";
-    FlowFailed: "flow", "Live", "last step finished" => "Finished(Failed)", "a step failed without `continue_on_fail`";
+    FlowFailed: "flow", "Live", "last step finished, one failed" => "Finished(Failed)", "a step failed without `continue_on_fail`";
     FlowCancelledFinished: "flow", "Live(stop: Cancel or Force)", "last step finished" => "Finished(Cancelled)", "";
     FlowFinal: "flow", "Finished", "anything" => "Finished", "final is final";
     StepReady: "step", "Blocked", "last direct parent finished, `if` holds" => "Ready", "";
