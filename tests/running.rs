@@ -100,7 +100,7 @@ fn ctrl_c_ends_runs_and_still_does_finally() {
     running.signal(Signal::INT);
     let said = running.wait();
     assert_eq!(said.code, Some(130), "{}", said.err);
-    assert!(said.err.contains("stopping: runs get TERM"), "{}", said.err);
+    assert!(said.err.contains("stopping: TERM, grace, KILL"), "{}", said.err);
     assert!(said.out.starts_with("slow cancelled"), "{}", said.out);
     assert_eq!(lines(world.repo().join("tidy")), ["tidy"]);
     assert!(!world.repo().join("after").exists());

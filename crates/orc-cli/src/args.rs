@@ -1,5 +1,7 @@
 //! Everything that can be typed.
 
+mod examples;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -8,7 +10,8 @@ use crate::output::OutputArgs;
 
 /// Runs teams of AI coding agents, and the commands around them, as durable pipelines.
 #[derive(Debug, Parser)]
-#[command(name = "orchestrator", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "orchestrator", bin_name = "orchestrator", version, propagate_version = true)]
+#[command(disable_help_subcommand = true, after_help = examples::FIRST)]
 pub(crate) struct Arguments {
     /// Directory of the database, logs and the lock [default: the platform's state directory]
     #[arg(long, global = true, env = "ORC_DATA", value_name = "DIR")]
@@ -24,18 +27,24 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Write a working example into a repository
+    #[command(after_help = examples::INIT)]
     Init(InitArgs),
     /// Run a pipeline and follow it to its end
+    #[command(after_help = examples::RUN)]
     Run(RunArgs),
     /// Check pipelines and settings, and report every mistake at once
+    #[command(after_help = examples::VALIDATE)]
     Validate(ValidateArgs),
     /// Draw a pipeline
+    #[command(after_help = examples::GRAPH)]
     Graph(GraphArgs),
     /// Print the JSON Schema of a file, for editors
     Schema(SchemaArgs),
     /// What is running, what it waits for, and what happened
+    #[command(after_help = examples::STATUS)]
     Status(StatusArgs),
     /// Why something is not running, or why it ended so
+    #[command(after_help = examples::EXPLAIN)]
     Explain(ExplainArgs),
     /// Flows: list, show, cancel, retry, resume
     #[command(subcommand)]
@@ -44,22 +53,27 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Runs(RunsCommand),
     /// The output of a run, or of all runs of a flow
+    #[command(after_help = examples::LOGS)]
     Logs(LogsArgs),
     /// End a flow: TERM, grace, KILL, then its `finally`; a second time at once
+    #[command(after_help = examples::CANCEL)]
     Cancel(CancelArgs),
     /// Run what failed in a finished flow again, as a new flow
+    #[command(after_help = examples::RETRY)]
     Retry(RetryArgs),
     /// Carry on what a crash left, to its end
+    #[command(after_help = examples::RESUME)]
     Resume(ResumeArgs),
     /// Check this machine
     Doctor(OutputArgs),
     /// The database: check, backup, migrate, vacuum
     #[command(subcommand)]
     Db(DbCommand),
-    /// Settings
+    /// The settings in force, and where they come from
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print completions for a shell
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
@@ -94,10 +108,10 @@ pub(crate) struct RunArgs {
 /// Settings that can be given on the command line.
 #[derive(Debug, Default, Args)]
 pub(crate) struct LimitArgs {
-    /// Runs at the same time
+    /// How many runs may go on at the same time [default: `slots` of the settings]
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<String>,
-    /// Time between TERM and KILL
+    /// Time between TERM and KILL, such as `30s` [default: `cancel_grace` of the settings]
     #[arg(long, value_name = "TIME")]
     pub(crate) cancel_grace: Option<String>,
 }
@@ -218,7 +232,7 @@ pub(crate) struct RunsListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// A run or a flow
+    /// A flow or a run; any unique ending of its id with six characters or more
     pub(crate) id: String,
     /// Only of this step of the flow
     #[arg(long, value_name = "PATH")]
@@ -229,7 +243,7 @@ pub(crate) struct LogsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CancelArgs {
-    /// A flow, or a run of it
+    /// A flow, or a run of it, by id or a unique ending of it
     pub(crate) id: String,
     /// End everything at once, as a second cancel does
     #[arg(long)]
@@ -240,7 +254,7 @@ pub(crate) struct CancelArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RetryArgs {
-    /// A finished flow
+    /// A finished flow, by id or a unique ending of it
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
@@ -250,7 +264,7 @@ pub(crate) struct RetryArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// Unfinished flows
+    /// Unfinished flows, by id or a unique ending of it
     #[arg(required_unless_present = "all")]
     pub(crate) ids: Vec<String>,
     /// Every unfinished flow

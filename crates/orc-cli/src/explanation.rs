@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use orc_domain::flow::{FanOut, Flow, FlowOutcome, FlowState, Held, Phase, Step, StepNo, StepOutcome, StepState, Stop};
+use orc_domain::flow::{
+    FanOut, Flow, FlowOutcome, FlowState, Held, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
+};
 use orc_domain::graph::{PhaseKind, Pipeline, StepSpec};
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::path::StepPath;
@@ -165,7 +167,7 @@ fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String
     let running = count(|state| matches!(state, StepState::Active { .. }));
     let ready = count(|state| matches!(state, StepState::Ready { .. }));
     let blocked = count(|state| matches!(state, StepState::Blocked));
-    let counts = format!("{running} steps run, {ready} wait to start, {blocked} need others first");
+    let counts = format!("{running} running, {ready} ready to start, {blocked} waiting for other steps");
     let part = match phase {
         Phase::Main => counts,
         Phase::Finally { deadline } => format!("`finally`, for {} more: {counts}", deadline.since(facts.now)),
@@ -332,9 +334,13 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome, hints: &mut V
             _ => cancelled_by(facts),
         },
         StepOutcome::Failed(failure) => {
-            let attempts =
-                if step.attempts == 1 { "1 attempt".to_owned() } else { format!("{} attempts", step.attempts) };
-            format!("failed after {attempts}: {}", clean_line(&failure.to_string(), ERROR_CHARACTERS))
+            let attempts = match step.attempts {
+                // A fan-out has none of its own.
+                0 => String::new(),
+                1 => " after 1 attempt".to_owned(),
+                several => format!(" after {several} attempts"),
+            };
+            format!("failed{attempts}: {}", clean_line(&failure.to_string(), ERROR_CHARACTERS))
         }
     };
     if let StepOutcome::Failed(failure) = outcome {
@@ -347,6 +353,9 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome, hints: &mut V
             let who = format!("you: look what it did, then decide; `orchestrator retry {flow}` runs it again");
             return (reason, who);
         }
+    }
+    if *outcome == StepOutcome::Skipped(SkipReason::Condition) {
+        return (reason, "nobody: the pipeline said so".to_owned());
     }
     let succeeded = matches!(outcome, StepOutcome::Succeeded | StepOutcome::NoChange);
     let who = match (succeeded, facts.flow.is_finished()) {

@@ -172,7 +172,7 @@ async fn follow(
                     return Err(unavailable(format!("{name} a third time: left {flow} as it is")).hint(hint));
                 }
                 view.note(if asked == 1 {
-                    "stopping: runs get TERM, then KILL after their grace; `finally` still runs. Again ends everything at once"
+                    "stopping: TERM, grace, KILL, then `finally`; again ends everything at once"
                 } else {
                     "ending everything at once"
                 });
@@ -205,8 +205,12 @@ async fn print_result(reader: &dyn Reader, flow: FlowId, progress: &Progress, fo
     let stored = reader.flow(flow).await.map_err(hold::of_store)?;
     match (form, &stored) {
         (Form::Table, _) => {
-            let name = stored.as_ref().map_or("", |flow| flow.spec.name.as_str());
-            output::text(&result::text(flow, name, progress, stored.as_ref()))
+            let pipeline = match &stored {
+                Some(flow) => reader.pipeline(flow.spec.pipeline.clone()).await.map_err(hold::of_store)?,
+                None => None,
+            };
+            let pipeline = pipeline.as_ref().map(|(pipeline, _)| pipeline);
+            output::text(&result::text(flow, progress, stored.as_ref(), pipeline))
         }
         (Form::Json | Form::Yaml, Some(stored)) => output::document(form, &result::document(stored), None),
         // Every event was printed as it came.

@@ -63,7 +63,10 @@ async fn report(context: &Context, reader: &SqliteReader) -> CommandResult<Repor
     let recent = reader.flows(FlowFilter::Finished, None, RECENT).await.map_err(of_store)?;
     let carrier = Carrier::see(context).await;
     let mut report = Report::new(context, &carrier, totals, live.len());
-    if let Carrier::Process { says: Says::Nothing(why), .. } = &carrier {
+    // One that begins or ends is silent for a moment; without flows that needs nobody.
+    if let Carrier::Process { says: Says::Nothing(why), .. } = &carrier
+        && !live.is_empty()
+    {
         report.needs_you.push(Need::holder(format!("{} does not answer: {why}", carrier.name())));
     }
     if let Carrier::Process { says: Says::Carries { trouble: Some(trouble), .. }, .. } = &carrier {

@@ -304,14 +304,13 @@ fn finished_steps_say_how_and_what_can_be_done() {
         (StepOutcome::NoChange, "nothing to do", "nobody: it is done"),
         (failed(Cause::Exit(3)), "failed after 1 attempt: exit code 3: no cheese", retry),
         (StepOutcome::Skipped(skipped), "skipped: `x` failed", retry),
-        (StepOutcome::Skipped(SkipReason::Condition), "skipped: its `if` is false", retry),
+        (StepOutcome::Skipped(SkipReason::Condition), "skipped: its `if` is false", "nobody: the pipeline said so"),
         (StepOutcome::Cancelled, "it was no longer wanted; by whom is not known", retry),
     ];
     for (outcome, reason, who) in cases {
-        let succeeded = matches!(outcome, StepOutcome::Succeeded | StepOutcome::NoChange);
         let flow = flow_with(finished(outcome));
         check(&over(flow.clone(), FlowOutcome::Failed), 0, "finished", reason, who);
-        check(&flow, 0, "finished", reason, if succeeded { who } else { "once the flow is over" });
+        check(&flow, 0, "finished", reason, if who == retry { "once the flow is over" } else { who });
     }
 }
 
@@ -381,7 +380,7 @@ fn a_flow_is_explained_by_its_steps_and_its_end() {
         explain_flow(&facts)
     };
     let mut live = flow_with(ready(at(1), None));
-    assert_eq!(explain(&live, None).reason, "0 steps run, 1 wait to start, 2 need others first");
+    assert_eq!(explain(&live, None).reason, "0 running, 1 ready to start, 2 waiting for other steps");
     live.head.state = FlowState::Live {
         phase: Phase::Finally { deadline: at(-30) },
         stop: Stop::Force { by: Principal::Os(5), at: at(2) },

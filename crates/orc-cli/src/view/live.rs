@@ -1,7 +1,10 @@
 //! A run on a terminal: one line per step, drawn again in place.
 //!
-//! Drawn at most ten times a second. When the terminal has fewer lines than the flow has steps, those that run or have
-//! just ended are shown and the others are counted.
+//! Drawn at most ten times a second. When the terminal has fewer lines than the flow has steps, those that run, that
+//! failed and that will go on are shown, and the others are counted.
+//!
+//! Lines are written over, never cleared as a screen: a terminal may keep a screen that is cleared among the lines that
+//! can be scrolled back to, and would keep every drawing.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -34,11 +37,12 @@ impl Live {
     fn draw(&mut self, now: Timestamp) {
         let (width, height) = size();
         let lines = self.lines(now, height.saturating_sub(2).max(1));
-        let mut frame = self.wipe();
+        let mut frame = up(self.drawn_lines);
         for line in &lines {
-            // A line that wraps would make the next drawing wipe too little.
+            // A line that wraps would make the next drawing write over too little.
             let _ = writeln!(frame, "{}\x1b[K", cut(line, width));
         }
+        frame.push_str("\x1b[J");
         self.drawn_lines = lines.len();
         self.drawn_at = Some(now);
         self.stale = false;
@@ -49,7 +53,7 @@ impl Live {
 
     fn wipe(&mut self) -> String {
         let lines = std::mem::take(&mut self.drawn_lines);
-        if lines == 0 { String::new() } else { format!("\x1b[{lines}A\x1b[J") }
+        format!("{}{}{}", up(lines), "\x1b[K\n".repeat(lines), up(lines))
     }
 
     fn lines(&self, now: Timestamp, room: usize) -> Vec<String> {
@@ -61,15 +65,18 @@ impl Live {
         }
         let mut lines = vec![head];
         let steps = self.progress.ordered();
-        let width = steps.iter().map(|step| step.path.as_str().len()).max().unwrap_or(0).min(40);
+        let width = self.progress.name_width();
         if steps.len() < room {
             lines.extend(steps.iter().map(|step| self.step(step, width, now)));
             return lines;
         }
-        let busy = |step: &&StepProgress| !matches!(step.state, Shown::Waiting | Shown::Finished(_));
+        let runs = |step: &&StepProgress| matches!(step.state, Shown::Running { .. } | Shown::Stopping { .. });
         let failed = |step: &&StepProgress| matches!(step.state, Shown::Finished(StepOutcome::Failed(_)));
+        let goes_on = |step: &&StepProgress| {
+            matches!(step.state, Shown::Retrying { .. }) || (step.state == Shown::Waiting && step.elements.is_some())
+        };
         let all = || steps.iter().copied();
-        let shown = all().filter(failed).chain(all().filter(busy));
+        let shown = all().filter(runs).chain(all().filter(failed)).chain(all().filter(goes_on));
         lines.extend(shown.take(room.saturating_sub(2)).map(|step| self.step(step, width, now)));
         let hidden = steps.len() - (lines.len() - 1);
         lines.push(format!("  ... and {hidden} more"));
@@ -78,6 +85,7 @@ impl Live {
 
     fn step(&self, step: &StepProgress, width: usize, now: Timestamp) -> String {
         let (mark, code) = match &step.state {
+            Shown::Waiting if step.elements.is_some() => ("▸", "36"),
             Shown::Waiting => ("·", "2"),
             Shown::Running { .. } => ("▸", "36"),
             Shown::Retrying { .. } => ("↻", "33"),
@@ -87,11 +95,7 @@ impl Live {
             Shown::Finished(StepOutcome::Skipped(_) | StepOutcome::Cancelled) => ("-", "2"),
         };
         let mark = if self.colour { format!("\x1b[{code}m{mark}\x1b[0m") } else { mark.to_owned() };
-        let took = step.took(now).map_or_else(String::new, |took| took.to_string());
-        let attempt = if step.attempt > 1 { format!(" (attempt {})", step.attempt) } else { String::new() };
-        let elements = step.elements.map_or_else(String::new, |total| format!(" ({total} elements)"));
-        let indent = if step.is_element() { "    " } else { "  " };
-        format!("{indent}{mark} {:width$}  {took:>7}  {}{attempt}{elements}", step.path, step.words(now))
+        step.line(&mark, width, now)
     }
 }
 
@@ -123,6 +127,12 @@ impl View for Live {
         // The result says what the drawing said, and stays.
         let _ = write!(std::io::stderr(), "{wipe}");
     }
+}
+
+/// Moves the cursor up.
+fn up(lines: usize) -> String {
+    // Zero would be read as one.
+    if lines == 0 { String::new() } else { format!("\x1b[{lines}A") }
 }
 
 /// Columns and lines of the terminal.

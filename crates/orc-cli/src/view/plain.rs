@@ -51,7 +51,10 @@ impl Plain {
                     (StepOutcome::Skipped(_), _) | (_, None) => String::new(),
                     (_, Some(took)) => format!(" after {took}"),
                 };
-                Some(format!("{path}: {}{took}", outcome_words(outcome)))
+                Some(match outcome {
+                    StepOutcome::Failed(failure) => format!("{path}: failed{took}: {failure}"),
+                    other => format!("{path}: {}{took}", outcome_words(other)),
+                })
             }
         }
     }

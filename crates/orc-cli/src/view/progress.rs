@@ -9,6 +9,11 @@ use orc_domain::path::StepPath;
 use orc_domain::run::StopReason;
 use orc_domain::time::{Millis, Timestamp};
 
+/// Columns that an element stands to the right of its fan-out.
+const ELEMENT_INDENT: usize = 2;
+/// Columns of names; a longer one pushes the rest of its line to the right.
+const NAMES: usize = 28;
+
 /// A flow as its events tell it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
@@ -83,8 +88,6 @@ impl Progress {
             Fact::CommandRunCompleted { path, run, attempt, .. } => {
                 let step = self.step(path);
                 (step.attempt, step.run) = (*attempt, Some(*run));
-                // A run that ended before its start was told still began about now.
-                step.began_at.get_or_insert(at);
             }
             Fact::RetryPlanned { path, not_before, .. } => {
                 self.step(path).state = Shown::Retrying { not_before: *not_before };
@@ -109,7 +112,7 @@ impl Progress {
     }
 
     /// Steps as they are shown: each one followed by its elements.
-    pub(crate) fn ordered(&self) -> Vec<&StepProgress> {
+    pub(crate) fn ordered<'a>(&'a self) -> Vec<&'a StepProgress> {
         let mut elements: BTreeMap<&str, Vec<&StepProgress>> = BTreeMap::new();
         for step in &self.steps {
             if let Some((group, _)) = step.path.as_str().split_once('[') {
@@ -117,11 +120,18 @@ impl Progress {
             }
         }
         let roots = self.steps.iter().filter(|step| !step.is_element());
-        let with_elements = |step| {
-            let own = elements.remove(StepProgress::path_text(step)).unwrap_or_default();
+        let with_elements = |step: &'a StepProgress| {
+            let mut own = elements.remove(step.path.as_str()).unwrap_or_default();
+            // By index: of the same name, the longer path has the greater one.
+            own.sort_by_key(|step| (step.path.as_str().len(), step.path.as_str()));
             std::iter::once(step).chain(own)
         };
         roots.flat_map(with_elements).collect()
+    }
+
+    /// Columns of the names, so that what follows them stands below each other.
+    pub(crate) fn name_width(&self) -> usize {
+        self.steps.iter().map(StepProgress::name_width).max().unwrap_or(0).min(NAMES)
     }
 
     fn step(&mut self, path: &StepPath) -> &mut StepProgress {
@@ -143,29 +153,43 @@ impl Progress {
 }
 
 impl StepProgress {
-    fn path_text(&self) -> &str {
-        self.path.as_str()
-    }
-
     /// Whether it is an element of a fan-out.
     pub(crate) fn is_element(&self) -> bool {
         self.path.as_str().ends_with(']')
     }
 
-    /// How long it took, or has taken so far.
+    /// How long it took, or has taken so far. Not known of one whose start and end were told at once.
     pub(crate) fn took(&self, now: Timestamp) -> Option<Millis> {
-        self.began_at.map(|began| self.ended_at.unwrap_or(now).since(began))
+        let took = self.ended_at.unwrap_or(now).since(self.began_at?);
+        (took > Millis::ZERO).then_some(took)
     }
 
-    /// The state in words: `running`, `succeeded`, `failed: exit code 1`.
-    pub(crate) fn words(&self, now: Timestamp) -> String {
-        match &self.state {
-            Shown::Waiting => "waits".to_owned(),
-            Shown::Running { .. } => "runs".to_owned(),
-            Shown::Retrying { not_before } => format!("tries again in {}", not_before.since(now)),
-            Shown::Stopping { reason } => format!("is being ended ({})", stop_words(*reason)),
-            Shown::Finished(outcome) => outcome_words(outcome),
-        }
+    /// The state in words: `runs`, `succeeded (attempt 2)`, `failed: exit code 1`.
+    fn words(&self, now: Timestamp) -> String {
+        let words = match (&self.state, self.elements) {
+            (Shown::Waiting, Some(total)) => format!("waits for its {total} elements"),
+            (Shown::Waiting, None) => "waits".to_owned(),
+            (Shown::Running { .. }, _) => "runs".to_owned(),
+            (Shown::Retrying { not_before }, _) if *not_before <= now => "waits for its next attempt".to_owned(),
+            (Shown::Retrying { not_before }, _) => format!("tries again in {}", not_before.since(now)),
+            (Shown::Stopping { reason }, _) => format!("is being ended ({})", stop_words(*reason)),
+            (Shown::Finished(StepOutcome::Succeeded), Some(total)) => format!("succeeded, {total} elements"),
+            (Shown::Finished(outcome), _) => outcome_words(outcome),
+        };
+        if self.attempt > 1 { format!("{words} (attempt {})", self.attempt) } else { words }
+    }
+
+    /// Columns that its name takes, with what an element is indented by.
+    fn name_width(&self) -> usize {
+        self.path.as_str().chars().count() + if self.is_element() { ELEMENT_INDENT } else { 0 }
+    }
+
+    /// A line about it: `mark`, name, how long it took, the state in words.
+    pub(crate) fn line(&self, mark: &str, width: usize, now: Timestamp) -> String {
+        let indent = if self.is_element() { ELEMENT_INDENT } else { 0 };
+        let (name, width) = (self.path.as_str(), width.saturating_sub(indent));
+        let took = self.took(now).map_or_else(String::new, |took| took.to_string());
+        format!("  {:indent$}{mark} {name:width$}  {took:>7}  {}", "", self.words(now))
     }
 }
 
@@ -188,5 +212,44 @@ pub(crate) fn stop_words(reason: StopReason) -> &'static str {
         StopReason::Timeout => "its timeout is over",
         StopReason::FinallyDeadline => "the time of `finally` is over",
         StopReason::StartDeadline => "its start was not confirmed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(steps: &[(StepPath, Shown, Option<u32>)]) -> Progress {
+        let mut progress = Progress::default();
+        for (path, state, elements) in steps {
+            let step = progress.step(path);
+            (step.state, step.elements, step.attempt) = (state.clone(), *elements, 2);
+            step.began_at = Some(Timestamp::from_millis(1_000));
+        }
+        progress
+    }
+
+    #[test]
+    fn what_follows_names_stands_in_one_column() {
+        let (group, now) = (StepPath::root("group"), Timestamp::from_millis(1_250));
+        let retrying = Shown::Retrying { not_before: now };
+        let running = Shown::Running { since: Timestamp::from_millis(1_000) };
+        let steps = [(group.clone(), Shown::Waiting, Some(3)), (group.element(0), running, None)];
+        let progress = progress(&[&steps[..], &[(StepPath::root("x"), retrying, None)]].concat());
+        let lines: Vec<String> =
+            progress.ordered().iter().map(|step| step.line("o", progress.name_width(), now)).collect();
+        let wanted = [
+            "  o group         250ms  waits for its 3 elements (attempt 2)",
+            "    o group[0]    250ms  runs (attempt 2)",
+            "  o x             250ms  waits for its next attempt (attempt 2)",
+        ];
+        assert_eq!(lines, wanted);
+    }
+
+    #[test]
+    fn a_length_that_nobody_measured_is_not_shown() {
+        let step = (StepPath::root("x"), Shown::Finished(StepOutcome::Succeeded), None);
+        let progress = progress(&[step]);
+        assert_eq!(progress.steps[0].took(Timestamp::from_millis(1_000)), None);
     }
 }

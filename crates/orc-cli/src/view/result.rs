@@ -1,11 +1,12 @@
 //! The result of a flow, on standard output when it is over.
 
 use orc_domain::flow::{Flow, FlowOutcome, FlowState, StepOutcome, StepState};
-use orc_domain::ids::FlowId;
+use orc_domain::graph::Pipeline;
+use orc_domain::ids::{FlowId, RunId};
 use orc_domain::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::progress::{Progress, Shown, StepProgress, outcome_words};
+use super::progress::{Progress, Shown, StepProgress};
 
 /// `orc/flow/1`: the flow, its steps and outputs, as one document.
 pub(crate) fn document(flow: &Flow) -> Value {
@@ -77,12 +78,13 @@ pub(crate) const fn step_state_word(state: &StepState) -> &'static str {
     }
 }
 
-/// The result for people: what happened to each step, what it put out, and what to do about failures.
-pub(crate) fn text(id: FlowId, name: &str, progress: &Progress, flow: Option<&Flow>) -> String {
+/// The result for people: what happened to each step, what it put out, and where to look next.
+pub(crate) fn text(id: FlowId, progress: &Progress, flow: Option<&Flow>, pipeline: Option<&Pipeline>) -> String {
     let (at, outcome) = progress.ended.unwrap_or((Timestamp::from_millis(0), FlowOutcome::Cancelled));
     let took = progress.began_at.map_or_else(String::new, |began| format!(" in {}", at.since(began)));
+    let name = flow.map_or("", |flow| flow.spec.name.as_str());
     let mut text = format!("{name} {}{took}  ({id})\n", outcome.word());
-    let width = progress.steps.iter().map(|step| step.path.as_str().len()).max().unwrap_or(0).min(40);
+    let width = progress.name_width();
     for step in progress.ordered() {
         text.push_str(&step_line(step, width, at));
         let outputs = flow.and_then(|flow| flow.step_at(&step.path)).and_then(|step| step.output.as_ref());
@@ -92,17 +94,34 @@ pub(crate) fn text(id: FlowId, name: &str, progress: &Progress, flow: Option<&Fl
             }
         }
     }
-    let failed =
-        |step: &&StepProgress| matches!(step.state, Shown::Finished(StepOutcome::Failed(_))) && step.run.is_some();
-    if outcome != FlowOutcome::Succeeded {
-        if let Some(step) = progress.steps.iter().find(failed)
-            && let Some(run) = step.run
-        {
-            text.push_str(&format!("\n`{}` failed first; what it said: orchestrator logs {run}\n", step.path));
-        }
-        text.push_str(&format!("to run what did not succeed again: orchestrator retry {id}\n"));
+    text.push('\n');
+    if outcome == FlowOutcome::Succeeded {
+        text.push_str(&format!("what the steps printed: orchestrator logs {id}\n"));
+        return text;
     }
+    if let Some((step, run)) = failed_first(progress, flow, pipeline) {
+        text.push_str(&format!("`{}` failed first; what it printed: orchestrator logs {run}\n", step.path));
+    }
+    text.push_str(&format!("to run what did not succeed again: orchestrator retry {id}\n"));
     text
+}
+
+/// The first step with a run that failed and was not allowed to.
+fn failed_first<'a>(
+    progress: &'a Progress,
+    flow: Option<&Flow>,
+    pipeline: Option<&Pipeline>,
+) -> Option<(&'a StepProgress, RunId)> {
+    let may_fail = |step: &StepProgress| {
+        let spec = flow.and_then(|flow| flow.step_at(&step.path)).map(|step| step.spec.0 as usize);
+        let spec = spec.zip(pipeline).and_then(|(spec, pipeline)| pipeline.steps.get(spec));
+        spec.is_some_and(|spec| spec.continue_on_fail)
+    };
+    let failed = |step: &&StepProgress| {
+        matches!(step.state, Shown::Finished(StepOutcome::Failed(_))) && step.run.is_some() && !may_fail(step)
+    };
+    let first = progress.steps.iter().filter(failed).min_by_key(|step| step.ended_at)?;
+    Some((first, first.run?))
 }
 
 fn step_line(step: &StepProgress, width: usize, at: Timestamp) -> String {
@@ -111,15 +130,7 @@ fn step_line(step: &StepProgress, width: usize, at: Timestamp) -> String {
         Shown::Finished(StepOutcome::Failed(_)) => "✗",
         _ => "-",
     };
-    let words = match &step.state {
-        Shown::Finished(outcome) => outcome_words(outcome),
-        _ => step.words(at),
-    };
-    let took = step.took(at).map_or_else(String::new, |took| took.to_string());
-    let attempt = if step.attempt > 1 { format!(", attempt {}", step.attempt) } else { String::new() };
-    let elements = step.elements.map_or_else(String::new, |total| format!(", {total} elements"));
-    let indent = if step.is_element() { "    " } else { "  " };
-    format!("{indent}{mark} {:width$}  {took:>7}  {words}{attempt}{elements}\n", step.path)
+    step.line(mark, width, at) + "\n"
 }
 
 /// The first line, at most 100 characters of it.

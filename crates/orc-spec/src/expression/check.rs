@@ -346,7 +346,9 @@ impl<'a> Checker<'a> {
     fn unknown_root(&mut self, name: &str, at: Span) {
         let item = self.names.item.as_ref().map(|item| item.name);
         let help = match name {
-            "github" => Some("what started the flow is in `ticket` and `event`; inputs are in `inputs`".to_owned()),
+            "github" => {
+                Some("ask git in the script, for example `git rev-parse HEAD`; inputs are in `inputs`".to_owned())
+            }
             "needs" => Some("write `steps.NAME.output`".to_owned()),
             "secrets" | "vars" => Some("pass a variable of the host with `pass_env:` in orchestrator.yaml".to_owned()),
             "runner" | "job" => Some("the flow itself is in `flow`".to_owned()),

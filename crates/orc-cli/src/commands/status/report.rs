@@ -208,8 +208,11 @@ impl Report {
         if self.steps_not_shown > 0 || self.flows_not_shown > 0 {
             // Replaces the empty line after the section.
             text.truncate(text.trim_end_matches('\n').len());
-            let (steps, flows) = (self.steps_not_shown, self.flows_not_shown);
-            text.push_str(&format!("\n  ... and {steps} more steps that wait, {flows} more live flows\n\n"));
+            let counted =
+                [(self.steps_not_shown as u64, "more waiting step"), (self.flows_not_shown, "more live flow")];
+            let counted = counted.iter().filter(|(count, _)| *count > 0);
+            let counted = counted.map(|(count, what)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" }));
+            text.push_str(&format!("\n  ... and {}\n\n", counted.collect::<Vec<_>>().join(", ")));
         }
         text
     }

@@ -1,0 +1,75 @@
+//! What stands below `--help`: what to type, and what one would look for next.
+
+pub(super) const FIRST: &str = "\
+To begin, in a repository:
+  orchestrator init
+  orchestrator run hello
+  orchestrator status
+
+`orchestrator COMMAND --help` has examples.";
+
+pub(super) const INIT: &str = "\
+Writes `pipelines/hello.yaml` and `orchestrator.yaml`. What is there already is kept.";
+
+pub(super) const RUN: &str = "\
+Examples:
+  orchestrator run hello
+  orchestrator run pipelines/hello.yaml --input greeting=Salut
+  orchestrator run hello --output json > result.json
+  orchestrator run hello --output jsonl              events, as they happen
+
+Ctrl-C cancels: runs get TERM, then KILL, and `finally` runs. A second one ends everything at once; a third leaves the
+flow for `orchestrator resume`. The exit code is 0 only when the flow succeeded.";
+
+pub(super) const VALIDATE: &str = "\
+Examples:
+  orchestrator validate
+  orchestrator validate pipelines/check.yaml
+  orchestrator validate --output json                for editors and pipelines";
+
+pub(super) const GRAPH: &str = "\
+Examples:
+  orchestrator graph hello
+  orchestrator graph hello --output dot | dot -Tsvg > hello.svg";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  orchestrator status                                everything
+  orchestrator status 4h7m8a                         one flow or run, by the end of its id
+  orchestrator status --output json";
+
+pub(super) const EXPLAIN: &str = "\
+Examples:
+  orchestrator explain 4h7m8a
+  orchestrator explain 4h7m8a --step 'test[3]'";
+
+pub(super) const LOGS: &str = "\
+Examples:
+  orchestrator logs 4h7m8a                           of a flow: all its runs
+  orchestrator logs 4h7m8a --step test               of a fan-out: all its elements
+  orchestrator logs 4h7m8a --step 'test[3]'
+  orchestrator logs 4h7m8a --output jsonl            lines with time and stream
+
+A run that goes on is shown as far as it is written. A run that printed nothing may have no log.";
+
+pub(super) const CANCEL: &str = "\
+Examples:
+  orchestrator cancel 4h7m8a
+  orchestrator cancel 4h7m8a --force                 without grace and without `finally`";
+
+pub(super) const RETRY: &str = "\
+Starts a new flow by the definition and inputs of the old one. What succeeded is taken over with its outputs.
+
+Example:
+  orchestrator retry 4h7m8a";
+
+pub(super) const RESUME: &str = "\
+Examples:
+  orchestrator resume --all
+  orchestrator resume 4h7m8a";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  orchestrator completions bash > ~/.local/share/bash-completion/completions/orchestrator
+  orchestrator completions fish > ~/.config/fish/completions/orchestrator.fish
+  orchestrator completions zsh > \"${fpath[1]}/_orchestrator\"";
