@@ -178,10 +178,22 @@ pub struct Step {
     /// Of these, those whose failure used up the step's `retry:`.
     pub failures: u32,
     /// Of these, those whose process was lost.
-    pub losses: u32,
+    pub losses: Losses,
     /// What it put out, once it succeeded. The results of a fan-out are those of its elements.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
     pub output: Option<Value>,
+}
+
+/// How often the process of a step was lost with its instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Losses {
+    /// In all.
+    pub total: u32,
+    /// In a row without anything else of the flow getting done in between: the sign of a step that takes its instance
+    /// with it. Whoever only ran beside such a step, or when somebody pulled the plug, gets on between two losses.
+    pub in_vain: u32,
+    /// Steps of the flow that were finished at the last one.
+    pub finished_then: u32,
 }
 
 /// The element of a fan-out.

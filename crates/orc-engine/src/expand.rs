@@ -2,7 +2,7 @@
 //! until all are written. Fan-outs expand one after another, so that the elements of one have neighbouring numbers.
 
 use orc_domain::event::Fact;
-use orc_domain::flow::{Element, FanOut, Step, StepNo, StepOutcome, StepState};
+use orc_domain::flow::{Element, FanOut, Losses, Step, StepNo, StepOutcome, StepState};
 use orc_domain::graph::{EXPANSION_PAGE, MAX_ELEMENTS, MAX_ITEM_BYTES, MAX_LIST_BYTES};
 use orc_domain::run::{Cause, ErrorFamily, Failure, StopReason, WakeReason};
 use orc_domain::transition::Transition;
@@ -82,7 +82,8 @@ impl Draft<'_> {
         let ready = matches!(state, StepState::Ready { .. });
         let element = Some(Element { group, index, value });
         let (spec, since) = (parent.spec, self.now);
-        let step = Step { no, path, spec, element, state, since, attempts: 0, failures: 0, losses: 0, output };
+        let step =
+            Step { no, path, spec, element, state, since, attempts: 0, failures: 0, losses: Losses::default(), output };
         self.add_step(step);
         if ready {
             self.fresh.insert(no);

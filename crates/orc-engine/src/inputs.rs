@@ -45,7 +45,7 @@ pub fn start(spec: FlowSpec, pipeline: Arc<Pipeline>, context: &Context) -> (Res
         since: now,
         attempts: 0,
         failures: 0,
-        losses: 0,
+        losses: orc_domain::flow::Losses::default(),
         output: None,
     });
     let started = Fact::FlowStarted { pipeline: spec.name.clone(), retry_of: spec.retry_of };

@@ -4,7 +4,7 @@
 //! kills its machine does not do so for ever.
 
 use orc_domain::event::Fact;
-use orc_domain::flow::{StepNo, StepOutcome, StepState};
+use orc_domain::flow::{Losses, Step, StepNo, StepOutcome, StepState};
 use orc_domain::graph::Retry;
 use orc_domain::ids::RunId;
 use orc_domain::run::{Cause, ErrorFamily, Failure, RunOutcome, StopReason, WakeReason};
@@ -13,7 +13,8 @@ use orc_domain::transition::Transition;
 
 use crate::draft::Draft;
 
-/// A step whose process was lost this often is quarantined (design: poison steps).
+/// A step whose process was lost this often in a row, while nothing else of its flow got done, is quarantined (design:
+/// poison steps).
 pub const MAX_LOSSES: u32 = 3;
 
 impl Draft<'_> {
@@ -62,8 +63,7 @@ impl Draft<'_> {
             self.make_ready(no, self.now, wake);
             return;
         }
-        self.edit(no, |step| step.losses += 1);
-        let losses = self.step(no).losses;
+        let losses = self.count_loss(no);
         if !self.spec(no).idempotent {
             self.take(Transition::StepLostNotIdempotent);
             self.finish(no, StepOutcome::Failed(lost(Cause::LostNotIdempotent)));
@@ -74,6 +74,20 @@ impl Draft<'_> {
             self.take(Transition::StepRecovered);
             self.make_ready(no, self.now, WakeReason::Recovery { lost: id });
         }
+    }
+
+    /// Counts a loss; gives how many there were in a row without the flow getting on in between.
+    fn count_loss(&mut self, no: StepNo) -> u32 {
+        let finished = |step: &&Step| matches!(step.state, StepState::Finished { .. });
+        let finished = self.resident.flow.steps.iter().filter(finished).count();
+        let finished_now = u32::try_from(finished).unwrap_or(u32::MAX);
+        self.edit(no, |step| {
+            let before = step.losses;
+            let is_in_vain = before.total > 0 && before.finished_then == finished_now;
+            let in_vain = if is_in_vain { before.in_vain + 1 } else { 1 };
+            step.losses = Losses { total: before.total + 1, in_vain, finished_then: finished_now };
+        });
+        self.step(no).losses.in_vain
     }
 
     /// Whether a step may have another run: a run that was ended for its timeout can outlive the wish for its step.

@@ -169,7 +169,7 @@ fn step(no: u32, state: StepState) -> Step {
         since: at(),
         attempts: 1,
         failures: 0,
-        losses: 0,
+        losses: orc_domain::flow::Losses::default(),
         output: None,
     }
 }

@@ -63,7 +63,7 @@ fn step(no: u32, path: &str, spec: u32, state: StepState) -> Step {
         since: at(5),
         attempts: 1,
         failures: 1,
-        losses: 0,
+        losses: orc_domain::flow::Losses::default(),
         output: None,
     }
 }

@@ -37,7 +37,7 @@ fn step_document(step: &orc_domain::flow::Step) -> Value {
         "state": step_state_word(&step.state),
         "since": step.since.to_string(),
         "attempts": step.attempts,
-        "losses": step.losses,
+        "losses": step.losses.total,
     });
     match &step.state {
         StepState::Finished { outcome } => {

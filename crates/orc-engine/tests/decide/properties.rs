@@ -131,7 +131,7 @@ proptest! {
             for (old, new) in before.steps.iter().zip(&scene.flow().steps) {
                 let finished = matches!(old.state, StepState::Finished { .. });
                 prop_assert!(!finished || old == new);
-                prop_assert!(new.failures <= 4 && new.losses <= orc_engine::MAX_LOSSES);
+                prop_assert!(new.failures <= 4 && new.losses.in_vain <= orc_engine::MAX_LOSSES);
             }
             prop_assert!(!before.is_finished() || decision.is_empty());
             // What a run says counts once; said again it changes nothing about the run.

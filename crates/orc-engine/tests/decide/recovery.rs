@@ -26,7 +26,7 @@ fn a_lost_run_is_recovered_at_once_and_uses_up_no_retry() {
     assert_ne!(scene.run("a"), first);
     assert_eq!(wake(&scene), "recovery");
     let step = scene.step("a");
-    assert_eq!((step.attempts, step.failures, step.losses), (2, 0, 1));
+    assert_eq!((step.attempts, step.failures, step.losses.total), (2, 0, 1));
     scene.fail("a");
     scene.ring();
     assert_eq!(wake(&scene), "pipelineStep");
@@ -41,7 +41,7 @@ fn a_run_that_never_began_counts_as_nothing() {
         assert_eq!(starts(&scene.lose("a", false)), ["a"]);
     }
     let step = scene.step("a");
-    assert_eq!((step.attempts, step.failures, step.losses), (11, 0, 0));
+    assert_eq!((step.attempts, step.failures, step.losses.total), (11, 0, 0));
     assert_eq!(scene.took(Transition::StepNeverBegan), 10);
 }
 
@@ -60,8 +60,23 @@ fn a_step_that_loses_its_process_again_and_again_is_quarantined() {
         assert_eq!(starts(&scene.lose("a", true)), ["a"]);
     }
     scene.lose("a", true);
-    assert_eq!(scene.picture(), ["a: failed: quarantined: its process was lost 3 times: its instance ended"]);
+    assert_eq!(
+        scene.picture(),
+        [
+            "a: failed: quarantined: its process was lost 3 times in a row while nothing else got done: its instance ended"
+        ]
+    );
     assert_eq!(scene.outcome(), Some(FlowOutcome::Failed));
+}
+
+#[test]
+fn a_step_that_is_lost_while_others_get_on_is_not_to_blame() {
+    let mut scene = Scene::begin(vec![step("a"), step("fan").foreach(numbers(8))], vec![]);
+    for element in 0..8 {
+        assert_eq!(starts(&scene.lose("a", true)), ["a"]);
+        scene.deliver(&format!("fan[{element}]"));
+    }
+    assert_eq!((scene.step("a").losses.total, scene.step("a").losses.in_vain), (8, 1));
 }
 
 #[test]

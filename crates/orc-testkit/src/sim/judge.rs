@@ -23,7 +23,7 @@ use super::world::World;
 use crate::model::Model;
 
 /// Design 10: poison steps are quarantined after killing three workers.
-const MAX_LOSSES: usize = 3;
+const MAX_LOSSES: u32 = 3;
 /// A step that waits for a slot is looked at again at least this often.
 const HELD_AT_MOST: Millis = Millis::from_secs(60);
 
@@ -239,7 +239,12 @@ impl Shadow {
             let live = self.runs.values().filter(|other| other.no == run.no && !other.state.is_final());
             let live = live.count();
             hold(live <= 1, Rule::OneRun, evidence.flow, || format!("`{}` has {live} live runs", run.path))?;
-            let phase = self.phase(&self.steps[run.no.0 as usize]);
+            let step = &self.steps[run.no.0 as usize];
+            let late = !evidence.joined && self.failed_fast(step);
+            hold(!late, Rule::Stopped, evidence.flow, || {
+                format!("`{}` was started after a sibling failed under `fail_fast`", run.path)
+            })?;
+            let phase = self.phase(step);
             let allowed = match stop {
                 Stop::None => true,
                 Stop::Cancel { .. } => phase == PhaseKind::Finally,
@@ -248,6 +253,14 @@ impl Shadow {
             hold(allowed, Rule::Stopped, evidence.flow, || format!("`{}` was started after {stop:?}", run.path))?;
         }
         Ok(())
+    }
+
+    /// A sibling of this element failed, and that is the end of all.
+    fn failed_fast(&self, step: &Step) -> bool {
+        let foreach = self.plan.pipeline.steps[step.spec.0 as usize].foreach.as_ref();
+        let fail_fast = foreach.is_some_and(|foreach| foreach.fail_fast);
+        let group = step.element.as_ref().map(|element| element.group).filter(|_| fail_fast);
+        group.is_some_and(|group| self.elements(group).any(has_failed))
     }
 
     fn check_parents(&self, flow: FlowId, no: StepNo) -> Checked {
@@ -410,13 +423,10 @@ impl Shadow {
         hold(failures <= attempts, Rule::Attempts, evidence.flow, || {
             format!("`{}` failed {failures} times of {attempts}", run.path)
         })?;
-        let claimed = |run: &Run| {
-            let kept = evidence.model.run(run.id);
-            kept.is_some_and(|kept| kept.claimed_by.is_some())
-        };
-        let lost = |run: &&&Run| failure_of(run) == Some(&Cause::Lost) && claimed(run);
-        let losses = runs.iter().filter(lost).count();
-        hold(losses <= MAX_LOSSES, Rule::Losses, evidence.flow, || format!("`{}` was lost {losses} times", run.path))
+        let losses = step.losses.in_vain;
+        hold(losses <= MAX_LOSSES, Rule::Losses, evidence.flow, || {
+            format!("`{}` was lost {losses} times in vain", run.path)
+        })
     }
 
     fn check_alarm(&self, evidence: &Evidence<'_>) -> Checked {

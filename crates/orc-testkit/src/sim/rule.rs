@@ -37,7 +37,8 @@ pub enum Rule {
     Outcome,
     /// What was accepted as the end of a run is what its process did.
     Truth,
-    /// Nothing new starts after a cancel except `finally`, and nothing at all after it was forced.
+    /// Nothing new starts after a cancel except `finally`, nothing at all after it was forced, and no element after a
+    /// sibling failed under `fail_fast`.
     Stopped,
     /// Equal arguments give equal decisions, also after the flow was loaded anew.
     Repeatable,

@@ -110,7 +110,7 @@ pub fn step(no: u32, state: StepState) -> Step {
         since: at(1),
         attempts: 0,
         failures: 0,
-        losses: 0,
+        losses: orc_domain::flow::Losses::default(),
         output: None,
     }
 }
