@@ -158,9 +158,16 @@ impl Settings {
             ("slots", self.slots.value.to_string(), &self.slots.origin),
             ("cancel_grace", self.cancel_grace.value.to_string(), &self.cancel_grace.origin),
             ("pass_env", self.pass_env.value.join(" "), &self.pass_env.origin),
-            ("log_limit", format!("{} bytes", self.log_limit.value), &self.log_limit.origin),
+            ("log_limit", size_text(self.log_limit.value), &self.log_limit.origin),
         ]
     }
+}
+
+/// Bytes in the largest unit that says them exactly, as a setting is written.
+fn size_text(bytes: u64) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let exact = units.iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
+    exact.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
 }
 
 fn highest<T: Clone>(

@@ -49,13 +49,21 @@ fn the_highest_origin_wins_whatever_the_order_of_layers() {
             "slots 2 /etc/orchestrator/settings.yaml:1",
             "cancel_grace 3s command line",
             "pass_env A B C environment ORC_PASS_ENV",
-            "log_limit 1000 bytes environment ORC_LOG_LIMIT",
+            "log_limit 1000B environment ORC_LOG_LIMIT",
         ];
         assert_eq!(rows, wanted);
     }
     let defaults = Settings::resolve(&[]);
     assert_eq!(defaults.slots, Setting { value: DEFAULT_SLOTS, origin: Origin::Default });
     assert!(defaults.rows().iter().all(|(_, _, origin)| origin.to_string() == "default"));
+}
+
+#[test]
+fn a_size_is_shown_as_it_is_written() {
+    for (bytes, text) in [(0, "0B"), (1000, "1000B"), (64 << 20, "64MiB"), (1536, "1536B"), (3 << 30, "3GiB")] {
+        assert_eq!(size_text(bytes), text);
+        assert_eq!(read::parse_size(text), Some(bytes));
+    }
 }
 
 #[test]
