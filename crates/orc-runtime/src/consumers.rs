@@ -9,12 +9,15 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use orc_domain::event::{Event, Fact};
+use orc_domain::time::Millis;
 use orc_ports::store::{Guarded, StoreError};
 
 use crate::shell::Shell;
 
 /// Events read at once.
-const PAGE: u32 = 256;
+const PAGE: u32 = 1024;
+/// Pause between two looks at the log.
+const REST: Millis = Millis::from_millis(500);
 
 /// A row of the table.
 pub struct ConsumerRow {
@@ -67,6 +70,11 @@ pub(crate) async fn run(shell: Arc<Shell>, row: &'static ConsumerRow) {
         }
         tokio::select! {
             changed = commits.changed() => if changed.is_err() { return },
+            () = ending.cancelled() => continue,
+        }
+        // Nobody waits for a consumer, and each look at the log costs the store as much as a commit.
+        tokio::select! {
+            () = shell.clock.sleep(REST) => {}
             () = ending.cancelled() => {}
         }
     }

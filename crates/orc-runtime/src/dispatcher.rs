@@ -130,7 +130,7 @@ impl Dispatcher {
                 Committed::Done => {
                     shell.slots.settle(claimed, 0);
                     shell.commits.send_modify(|count| *count += 1);
-                    FlowLoop::spawn(shell, flow, Some(resident), effects);
+                    FlowLoop::spawn(shell, resident, effects, None);
                     return Ok(());
                 }
                 Committed::Refused(_) => slots = 0,
@@ -149,7 +149,7 @@ impl Dispatcher {
             return Ok(());
         }
         let effects = self.shell.store.effects_pending(flow).await?;
-        FlowLoop::spawn(&self.shell, flow, Some(resident), effects);
+        FlowLoop::spawn(&self.shell, resident, effects, None);
         Ok(())
     }
 
@@ -158,21 +158,16 @@ impl Dispatcher {
     /// # Errors
     /// When there is no such flow, the store fails or the loop is ending.
     pub async fn send(&self, flow: FlowId, signed: Signed) -> Result<Heard, DispatcherError> {
-        let (reply, answer) = oneshot::channel();
-        let mut message = Message::Input(signed.clone(), Some(reply));
-        let mut answer = answer;
-        if !self.shell.router.send(flow, message) {
+        let (reply, mut answer) = oneshot::channel();
+        if !self.shell.router.send(flow, Message::Input(signed.clone(), Some(reply))) {
             let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
             if resident.flow().is_finished() {
                 return Ok(Heard { changed: false, state: resident.flow().head.state.clone() });
             }
-            self.resume(flow).await?;
+            let effects = self.shell.store.effects_pending(flow).await?;
             let (reply, second) = oneshot::channel();
-            message = Message::Input(signed, Some(reply));
             answer = second;
-            if !self.shell.router.send(flow, message) {
-                return Err(DispatcherError::Ending);
-            }
+            FlowLoop::spawn(&self.shell, resident, effects, Some(Message::Input(signed, Some(reply))));
         }
         match answer.await {
             Ok(heard) => Ok(heard),

@@ -47,10 +47,17 @@ enum Stopped {
 }
 
 impl FlowLoop {
-    /// Begins to carry a flow on. `effects`: what its last decision wants delivered. Does nothing if it is carried on
-    /// already.
-    pub(crate) fn spawn(shell: &Arc<Shell>, id: FlowId, resident: Option<Resident>, effects: Vec<Effect>) {
-        let Some(inbox) = shell.router.open(id) else { return };
+    /// Begins to carry a flow on. `effects`: what its last decision wants delivered. `first` is heard before anything is
+    /// started: the cancel of a flow that a crash left must not start again what it ends. A flow that is carried on
+    /// already only hears `first`.
+    pub(crate) fn spawn(shell: &Arc<Shell>, resident: Resident, effects: Vec<Effect>, first: Option<Message>) {
+        let id = resident.flow().spec.id;
+        let Some(inbox) = shell.router.open(id) else {
+            if let Some(first) = first {
+                shell.router.send(id, first);
+            }
+            return;
+        };
         shell.live.send_modify(|live| *live += 1);
         // Unbounded: an effect is the answer to a decision, and a flow decides only as fast as its effects come back.
         let (sender, queue) = mpsc::unbounded_channel();
@@ -59,13 +66,12 @@ impl FlowLoop {
             let _ = sender.send(effect);
         }
         shell.tasks.spawn("delivery", delivery::run(Arc::clone(shell), id, queue));
-        let this = Self { shell: Arc::clone(shell), id, inbox, effects: sender, resident };
-        shell.tasks.spawn("flow", this.run());
+        let this = Self { shell: Arc::clone(shell), id, inbox, effects: sender, resident: Some(resident) };
+        shell.tasks.spawn("flow", this.run(first.into_iter().chain([Message::Look]).collect()));
     }
 
-    async fn run(mut self) {
+    async fn run(mut self, mut batch: Vec<Message>) {
         let ending = self.shell.tasks.ending();
-        let mut batch = vec![Message::Look];
         loop {
             if self.hear(std::mem::take(&mut batch)).await.is_err() {
                 break;
