@@ -166,7 +166,7 @@ impl Settings {
 /// Bytes in the largest unit that says them exactly, as a setting is written.
 fn size_text(bytes: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let exact = units.iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
+    let exact = units.iter().find(|(_, unit)| bytes.is_multiple_of(*unit));
     exact.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
 }
 
