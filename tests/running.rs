@@ -163,6 +163,46 @@ fn cancel_without_a_holder_carries_the_flow_to_its_end() {
     assert_eq!(lines(world.repo().join("tidy")), ["tidy"]);
     assert!(!world.repo().join("after").exists());
     assert_eq!(world.json(&["flows", "show", &id])["outcome"], "cancelled");
+    let runs = world.json(&["runs", "list", "--flow", &id]);
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "the lost run is not begun again to be cancelled: {runs}");
+}
+
+#[test]
+fn a_holder_that_was_stopped_is_named_and_nobody_waits_for_it_for_ever() {
+    let world = World::new();
+    world.pipeline("first", "steps:\n  wait: { run: 'echo up > up; until test -e go; do sleep 0.05; done' }\n");
+    let first = world.start(&["run", "first"]);
+    until("the first runs", || world.repo().join("up").exists());
+    let id = world.json(&["flows", "list", "--live"])["flows"][0]["id"].as_str().unwrap().to_owned();
+    first.signal(Signal::STOP);
+    let commands = [world.start(&["run", "first"]), world.start(&["cancel", &id])];
+    let [second, cancel] = commands.map(support::Running::wait);
+    first.signal(Signal::CONT);
+    world.write("go", "");
+    assert_eq!((second.code, cancel.code), (Some(8), Some(8)), "{}{}", second.err, cancel.err);
+    let named = format!("is held by process {}", first.pid());
+    assert!(second.err.contains(&named) && second.err.contains("does not answer"), "{}", second.err);
+    assert!(cancel.err.contains("has not answered"), "{}", cancel.err);
+    first.wait();
+}
+
+#[test]
+fn what_a_step_printed_never_steers_the_terminal() {
+    let world = World::new();
+    world.pipeline(
+        "evil",
+        concat!(
+            "steps:\n",
+            "  says: { run: 'printf \"x=\\033]0;owned\\007\" >> \"$ORC_OUTPUT\"' }\n",
+            "  dies: { run: 'printf \"\\033[2Jboom\\n\" >&2; exit 3' }\n",
+        ),
+    );
+    let said = world.run_to(1, &["run", "evil"]);
+    for text in [&said.out, &said.err] {
+        assert!(text.contains(r"exit code 3: \u{1b}[2Jboom"), "{text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    }
+    assert!(said.out.contains(r"x = \u{1b}]0;owned"), "{}", said.out);
 }
 
 #[test]

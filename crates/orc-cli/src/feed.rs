@@ -9,10 +9,13 @@ use orc_domain::ids::FlowId;
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
 use orc_domain::time::Millis;
+use orc_ports::clock::Clock as _;
+use orc_runtime::clock::SystemClock;
 use orc_runtime::control::{Client, Request, Response};
 use orc_runtime::{Dispatcher, DispatcherError, Follower, Seen, Trouble};
 
 use crate::failure::{CommandResult, Failure, not_found, unavailable};
+use crate::hold::PATIENCE;
 
 /// The loop.
 #[derive(Clone)]
@@ -103,8 +106,14 @@ impl Feed {
 
 async fn ask(socket: &std::path::Path, request: Request) -> CommandResult<Response> {
     let failed = |error| unavailable("cannot speak to the holder of the data directory").because(error);
-    let mut client = Client::ask(socket, &request).await.map_err(failed)?;
-    client.next().await.map_err(failed)
+    let answer = async { Client::ask(socket, &request).await?.next().await };
+    tokio::select! {
+        answer = answer => answer.map_err(failed),
+        () = SystemClock.sleep(PATIENCE) => {
+            let what = format!("the holder of the data directory has not answered for {PATIENCE}");
+            Err(unavailable(what).hint("it may still do what it was asked for; `orchestrator status` says who it is"))
+        }
+    }
 }
 
 async fn done(socket: &std::path::Path, request: Request) -> CommandResult<()> {

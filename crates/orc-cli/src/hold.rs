@@ -19,7 +19,7 @@ use crate::failure::{CommandResult, Failure, unavailable};
 use crate::feed::of_dispatcher;
 
 /// How long a holder may take to answer: it may have ten thousand flows to look at first.
-const PATIENCE: Millis = Millis::from_secs(15);
+pub(crate) const PATIENCE: Millis = Millis::from_secs(15);
 /// Pause between two looks at the lock.
 const LOOK_AGAIN: Millis = Millis::from_millis(25);
 
@@ -73,24 +73,31 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
 }
 
 /// Takes the lock, or finds a holder that answers. Whoever has the lock and does not answer has just begun, is about to
-/// end, or only looks whether somebody has it: a moment later things are clear.
+/// end, or only looks whether somebody has it: a moment later things are clear. Or it was stopped, and nothing gets clear.
 async fn take(context: &Context, holder: &Holder) -> CommandResult<Taken> {
-    let mut waited = Millis::ZERO;
-    loop {
-        let who = match context.data.lock(holder).map_err(of_data_dir)? {
-            Taken::Ours(lock) => return Ok(Taken::Ours(lock)),
-            Taken::Held(who) => who,
-        };
-        if Client::ask(&context.data.socket(), &Request::Hello).await.is_ok() {
-            return Ok(Taken::Held(who));
+    let looking = async {
+        loop {
+            match context.data.lock(holder).map_err(of_data_dir)? {
+                Taken::Held(who) if !answers(context).await => drop(who),
+                taken => return Ok(taken),
+            }
+            SystemClock.sleep(LOOK_AGAIN).await;
         }
-        if waited >= PATIENCE {
-            let who = describe(who.as_ref(), context);
+    };
+    tokio::select! {
+        taken = looking => taken,
+        () = SystemClock.sleep(PATIENCE) => {
+            let who = describe(context.data.holder().as_ref(), context);
             let what = format!("{} is held by {who}, which does not answer", context.data.root().display());
-            return Err(unavailable(what).hint("end that process, or name another data directory with --data"));
+            Err(unavailable(what).hint("end that process, or name another data directory with --data"))
         }
-        SystemClock.sleep(LOOK_AGAIN).await;
-        waited = Millis::from_millis(waited.as_millis() + LOOK_AGAIN.as_millis());
+    }
+}
+
+async fn answers(context: &Context) -> bool {
+    match Client::ask(&context.data.socket(), &Request::Hello).await {
+        Ok(mut client) => client.next().await.is_ok(),
+        Err(_) => false,
     }
 }
 

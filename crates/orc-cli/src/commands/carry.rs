@@ -4,6 +4,8 @@
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use orc_domain::event::Event;
 use orc_domain::flow::{FlowOutcome, FlowSpec, FlowState};
 use orc_domain::graph::Pipeline;
@@ -160,7 +162,7 @@ async fn follow(
 ) -> CommandResult<(Followed, Progress)> {
     let Shown { mut view, mut progress } = shown;
     let mut feed: Feed = line.follow(flow, 0).await?;
-    let mut asked = 0_u32;
+    let (mut asked, mut asking) = (0_u32, FuturesUnordered::new());
     loop {
         let seen = tokio::select! {
             seen = feed.next(TICK) => seen,
@@ -169,14 +171,20 @@ async fn follow(
                 if asked > 2 {
                     view.end();
                     let hint = format!("`orchestrator flows resume {flow}` carries it on");
-                    return Err(unavailable(format!("{name} a third time: left {flow} as it is")).hint(hint));
+                    let what = format!("{name} a third time: left {flow} as it is");
+                    return Err(Failure::new(Exit::Interrupted, what).hint(hint));
                 }
                 view.note(if asked == 1 {
                     "stopping: TERM, grace, KILL, then `finally`; again ends everything at once"
                 } else {
                     "ending everything at once"
                 });
-                line.cancel(flow, context.user(), asked > 1).await?;
+                asking.push(line.cancel(flow, context.user(), asked > 1));
+                continue;
+            }
+            // Not waited for above: with a full disk, or a holder that was stopped, it takes long, and signals are heard.
+            Some(answer) = asking.next() => {
+                answer.inspect_err(|_| view.end())?;
                 continue;
             }
         };
@@ -257,7 +265,7 @@ fn tell_recovered(recovered: &Recovered) {
         say(&format!("  {killed} process(es) that it had started were still there and were killed"));
     }
     if !recovered.lost.is_empty() {
-        say(&format!("  {} run(s) were lost with it", recovered.lost.len()));
+        say(&format!("{} run(s) of an earlier process were lost", recovered.lost.len()));
     }
 }
 

@@ -7,6 +7,7 @@ use orc_domain::run::RunOutcome;
 use orc_domain::time::Timestamp;
 
 use super::View;
+use super::columns::clean;
 use super::progress::{Progress, outcome_words};
 use crate::output::say;
 
@@ -36,7 +37,7 @@ impl Plain {
             Fact::CommandRunStarted { path, attempt: 1, .. } => Some(format!("{path}: runs")),
             Fact::CommandRunStarted { path, attempt, .. } => Some(format!("{path}: runs, attempt {attempt}")),
             Fact::CommandRunCompleted { path, attempt, outcome: RunOutcome::Failed(failure), .. } => {
-                Some(format!("{path}: attempt {attempt} failed: {failure}"))
+                Some(format!("{path}: attempt {attempt} failed: {}", clean(&failure.to_string())))
             }
             Fact::CommandRunCompleted { .. } => None,
             Fact::RetryPlanned { path, not_before, .. } => {
@@ -52,7 +53,7 @@ impl Plain {
                     (_, Some(took)) => format!(" after {took}"),
                 };
                 Some(match outcome {
-                    StepOutcome::Failed(failure) => format!("{path}: failed{took}: {failure}"),
+                    StepOutcome::Failed(failure) => format!("{path}: failed{took}: {}", clean(&failure.to_string())),
                     other => format!("{path}: {}{took}", outcome_words(other)),
                 })
             }

@@ -9,6 +9,8 @@ use orc_domain::path::StepPath;
 use orc_domain::run::StopReason;
 use orc_domain::time::{Millis, Timestamp};
 
+use super::columns::clean;
+
 /// Columns that an element stands to the right of its fan-out.
 const ELEMENT_INDENT: usize = 2;
 /// Columns of names; a longer one pushes the rest of its line to the right.
@@ -198,7 +200,7 @@ pub(crate) fn outcome_words(outcome: &StepOutcome) -> String {
     match outcome {
         StepOutcome::Succeeded => "succeeded".to_owned(),
         StepOutcome::NoChange => "nothing to do".to_owned(),
-        StepOutcome::Failed(failure) => format!("failed: {failure}"),
+        StepOutcome::Failed(failure) => format!("failed: {}", clean(&failure.to_string())),
         StepOutcome::Skipped(why) => format!("skipped: {why}"),
         StepOutcome::Cancelled => "cancelled".to_owned(),
     }

@@ -6,6 +6,7 @@ use orc_domain::ids::{FlowId, RunId};
 use orc_domain::time::Timestamp;
 use serde_json::{Value, json};
 
+use super::columns::clean_line;
 use super::progress::{Progress, Shown, StepProgress};
 
 /// `orc/flow/1`: the flow, its steps and outputs, as one document.
@@ -90,7 +91,7 @@ pub(crate) fn text(id: FlowId, progress: &Progress, flow: Option<&Flow>, pipelin
         let outputs = flow.and_then(|flow| flow.step_at(&step.path)).and_then(|step| step.output.as_ref());
         if let Some(orc_domain::value::Value::Map(outputs)) = outputs {
             for (key, value) in outputs {
-                text.push_str(&format!("      {key} = {}\n", short(&value.to_text().text)));
+                text.push_str(&format!("      {key} = {}\n", clean_line(&value.to_text().text, 100)));
             }
         }
     }
@@ -131,11 +132,4 @@ fn step_line(step: &StepProgress, width: usize, at: Timestamp) -> String {
         _ => "-",
     };
     step.line(mark, width, at) + "\n"
-}
-
-/// The first line, at most 100 characters of it.
-fn short(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    let cut: String = line.chars().take(100).filter(|c| !c.is_control()).collect();
-    if cut.len() < text.len() { cut + " ..." } else { cut }
 }
