@@ -94,9 +94,12 @@ impl Feed {
                     Response::Event(event) => Ok(Seen::Events(vec![*event])),
                     Response::Quiet => Ok(Seen::Quiet),
                     Response::End => Ok(Seen::End),
-                    Response::Trouble(what) => Ok(Seen::Trouble(
-                        what.map(|what| Trouble { since: orc_domain::time::Timestamp::from_millis(0), what }),
-                    )),
+                    Response::Trouble(what) => Ok(Seen::Trouble(what.map(|what| Trouble {
+                        since: orc_domain::time::Timestamp::from_millis(0),
+                        what,
+                        // Then the holder ends, and that is heard.
+                        is_final: false,
+                    }))),
                     other => Err(unexpected(&other)),
                 }
             }

@@ -20,6 +20,9 @@ use crate::feed::of_dispatcher;
 
 /// How long a holder may take to answer: it may have ten thousand flows to look at first.
 pub(crate) const PATIENCE: Millis = Millis::from_secs(15);
+/// What helps against a damaged database.
+pub(crate) const PUT_BACKUP: &str =
+    "put a backup in the place of the database, or name another data directory with --data";
 /// Pause between two looks at the lock.
 const LOOK_AGAIN: Millis = Millis::from_millis(25);
 
@@ -52,8 +55,8 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     };
     let store = SqliteStore::open(&data.database()).await.map_err(of_store)?;
     let reader = SqliteReader::open(&data.database()).await.map_err(of_store)?;
-    let router = Arc::new(Router::default());
     let clock: Arc<dyn Clock> = Arc::new(clock);
+    let router = Arc::new(Router::new(Arc::clone(&clock)));
     let executor = ProcessExecutor::new(instance, Arc::clone(&clock), router.reports());
     let executor = executor.map_err(|error| unavailable("cannot start processes").because(error))?;
     let parts = Parts {
@@ -127,6 +130,7 @@ pub(crate) fn of_store(error: StoreError) -> Failure {
         StoreError::Full { .. } => "make room on the disk, then run the command again: nothing recorded is lost",
         StoreError::ReadOnly { .. } => "make the data directory writable, or name another one with --data",
         StoreError::Newer { .. } => "use the newer program, or name another data directory with --data",
+        StoreError::Damaged { .. } => PUT_BACKUP,
         StoreError::Corrupt { .. } => "`orchestrator db check` looks at every row; a backup may be the way back",
         _ => "`orchestrator doctor` checks the data directory",
     };

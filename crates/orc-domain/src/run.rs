@@ -235,7 +235,9 @@ impl fmt::Display for Cause {
             Self::Output => f.write_str("its outputs cannot be read"),
             Self::Expression => f.write_str("an expression has no value"),
             Self::Lost => f.write_str("its process was lost"),
-            Self::Quarantined { losses } => write!(f, "quarantined: its process was lost {losses} times in a row while nothing else got done"),
+            Self::Quarantined { losses } => {
+                write!(f, "quarantined: its process was lost {losses} times in a row while nothing else got done")
+            }
             Self::LostNotIdempotent => {
                 f.write_str("its process was lost while it ran, and it is `idempotent: false`: a person must decide")
             }

@@ -55,14 +55,10 @@ async fn start(shell: &Shell, flow: FlowId, effect: EffectId, run: RunId, comman
     }
     let launch = launch_of(shell, flow, run, command);
     shell.router.expect_report(run, flow);
-    let input = match shell.executor.start(launch).await {
-        Ok(process) => Input::RunStarted { run, process },
-        Err(error) => {
-            shell.router.expect_no_report(run);
-            Input::RunEnded { run, ending: ending_of_start(&error) }
-        }
-    };
-    shell.router.tell(flow, input);
+    match shell.executor.start(launch).await {
+        Ok(process) => shell.router.started(run, Input::RunStarted { run, process }),
+        Err(error) => shell.router.not_started(run, Input::RunEnded { run, ending: ending_of_start(&error) }),
+    }
 }
 
 fn launch_of(shell: &Shell, flow: FlowId, run: RunId, command: Command) -> Launch {

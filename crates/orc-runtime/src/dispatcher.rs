@@ -17,7 +17,8 @@ use crate::consumers::{self, CONSUMERS};
 use crate::data_dir::DataDir;
 use crate::flow_loop::{FlowLoop, load};
 use crate::recovery::{self, Recovered};
-use crate::shell::{Message, Router, Shape, Shell, Trouble};
+use crate::router::{Router, What};
+use crate::shell::{Shape, Shell, Trouble};
 use crate::slots::Slots;
 use crate::tasks::Tasks;
 
@@ -159,7 +160,7 @@ impl Dispatcher {
     /// When there is no such flow, the store fails or the loop is ending.
     pub async fn send(&self, flow: FlowId, signed: Signed) -> Result<Heard, DispatcherError> {
         let (reply, mut answer) = oneshot::channel();
-        if !self.shell.router.send(flow, Message::Input(signed.clone(), Some(reply))) {
+        if !self.shell.router.send(flow, What::Input(signed.clone(), Some(reply))) {
             let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
             if resident.flow().is_finished() {
                 return Ok(Heard { changed: false, state: resident.flow().head.state.clone() });
@@ -167,7 +168,7 @@ impl Dispatcher {
             let effects = self.shell.store.effects_pending(flow).await?;
             let (reply, second) = oneshot::channel();
             answer = second;
-            FlowLoop::spawn(&self.shell, resident, effects, Some(Message::Input(signed, Some(reply))));
+            FlowLoop::spawn(&self.shell, resident, effects, Some(What::Input(signed, Some(reply))));
         }
         match answer.await {
             Ok(heard) => Ok(heard),

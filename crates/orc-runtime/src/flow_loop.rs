@@ -9,14 +9,15 @@ use orc_domain::effect::{Decision, Effect};
 use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
-use orc_domain::time::Millis;
+use orc_domain::time::{Millis, Timestamp};
 use orc_engine::{Context, Resident, decide};
 use orc_ports::store::{Commit, Committed, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::delivery;
 use crate::dispatcher::Heard;
-use crate::shell::{Message, Shell};
+use crate::router::{Message, What};
+use crate::shell::Shell;
 
 /// Inputs that are committed together at most; more than that only makes the wait for the first longer.
 const BATCH: usize = 64;
@@ -40,7 +41,7 @@ pub(crate) struct FlowLoop {
 
 /// The flow cannot be carried on here.
 enum Stopped {
-    /// The program is ending.
+    /// The program is ending, or can no longer do anything.
     Ending,
     /// Its rows are gone.
     Missing,
@@ -50,7 +51,7 @@ impl FlowLoop {
     /// Begins to carry a flow on. `effects`: what its last decision wants delivered. `first` is heard before anything is
     /// started: the cancel of a flow that a crash left must not start again what it ends. A flow that is carried on
     /// already only hears `first`.
-    pub(crate) fn spawn(shell: &Arc<Shell>, resident: Resident, effects: Vec<Effect>, first: Option<Message>) {
+    pub(crate) fn spawn(shell: &Arc<Shell>, resident: Resident, effects: Vec<Effect>, first: Option<What>) {
         let id = resident.flow().spec.id;
         let Some(inbox) = shell.router.open(id) else {
             if let Some(first) = first {
@@ -67,7 +68,9 @@ impl FlowLoop {
         }
         shell.tasks.spawn("delivery", delivery::run(Arc::clone(shell), id, queue));
         let this = Self { shell: Arc::clone(shell), id, inbox, effects: sender, resident: Some(resident) };
-        shell.tasks.spawn("flow", this.run(first.into_iter().chain([Message::Look]).collect()));
+        let at = shell.clock.now();
+        let batch = first.into_iter().chain([What::Look]).map(|what| Message { at, what }).collect();
+        shell.tasks.spawn("flow", this.run(batch));
     }
 
     async fn run(mut self, mut batch: Vec<Message>) {
@@ -87,7 +90,9 @@ impl FlowLoop {
                     Some(message) => batch.push(message),
                     None => break,
                 },
-                () = self.shell.clock.sleep(alarm) => batch.push(Message::Look),
+                () = self.shell.clock.sleep(alarm) => {
+                    batch.push(Message { at: self.shell.clock.now(), what: What::Look });
+                }
             }
             self.gather(&mut batch).await;
         }
@@ -161,16 +166,21 @@ impl FlowLoop {
         Ok(())
     }
 
-    /// Decides the inputs one after the other, each on the flow that the one before left.
-    fn decide_all(&self, resident: Resident, inputs: &[Signed], slots_refused: bool) -> (Resident, Decision) {
-        let ends = |signed: &&Signed| matches!(signed.input, Input::RunEnded { .. } | Input::RunLost { .. });
+    /// Decides the inputs one after the other, each on the flow that the one before left and as of the time it arrived.
+    fn decide_all(
+        &self,
+        resident: Resident,
+        inputs: &[(Timestamp, Signed)],
+        slots_refused: bool,
+    ) -> (Resident, Decision) {
+        let ends = |heard: &&(_, Signed)| matches!(heard.1.input, Input::RunEnded { .. } | Input::RunLost { .. });
         let released = u32::try_from(inputs.iter().filter(ends).count()).unwrap_or(u32::MAX);
         let hint = if slots_refused { 0 } else { self.shell.slots.hint(self.id, released) };
-        let (now, grace) = (self.shell.clock.now(), self.shell.shape.grace);
+        let grace = self.shell.shape.grace;
         let mut all = (resident, Decision::default());
-        for signed in inputs {
+        for (at, signed) in inputs {
             let claimed = u32::try_from(all.1.claims.len()).unwrap_or(u32::MAX);
-            let context = Context { now, slots: hint.saturating_sub(claimed), grace };
+            let context = Context { now: *at, slots: hint.saturating_sub(claimed), grace };
             let (next, decision) = decide(all.0, signed, &context);
             all = (next, all.1.then(decision));
         }
@@ -212,21 +222,21 @@ impl Drop for FlowLoop {
     }
 }
 
-fn unpack(batch: Vec<Message>) -> (Vec<Signed>, Vec<oneshot::Sender<Heard>>) {
+fn unpack(batch: Vec<Message>) -> (Vec<(Timestamp, Signed)>, Vec<oneshot::Sender<Heard>>) {
     let mut inputs = Vec::with_capacity(batch.len());
     let mut replies = Vec::new();
-    let mut look = false;
-    for message in batch {
-        match message {
-            Message::Input(signed, reply) => {
-                inputs.push(signed);
+    let mut look = None;
+    for Message { at, what } in batch {
+        match what {
+            What::Input(signed, reply) => {
+                inputs.push((at, signed));
                 replies.extend(reply);
             }
-            Message::Look => look = true,
+            What::Look => look = Some(at),
         }
     }
-    if look {
-        inputs.push(Signed { by: Principal::System, input: Input::Alarm });
+    if let Some(at) = look {
+        inputs.push((at, Signed { by: Principal::System, input: Input::Alarm }));
     }
     (inputs, replies)
 }

@@ -195,6 +195,10 @@ async fn follow(
                 }
                 view.events(&events, context.now());
             }
+            Seen::Trouble(Some(trouble)) if trouble.is_final => {
+                view.end();
+                return Err(unavailable(format!("cannot go on: {}", trouble.what)).hint(hold::PUT_BACKUP));
+            }
             Seen::Trouble(Some(trouble)) => view.note(&format!("cannot go on for now: {}; trying again", trouble.what)),
             Seen::Trouble(None) => view.note("going on again"),
             Seen::Quiet => view.tick(context.now()),

@@ -300,7 +300,8 @@ impl Shadow {
             .iter()
             .enumerate()
             .all(|(at, step)| step.element.as_ref().is_some_and(|element| element.index as usize == at));
-        hold(numbered, Rule::Join, flow, || format!("elements of `{}` are out of order", group.path))?;
+        let neighbours = elements.windows(2).all(|pair| pair[1].no.0 == pair[0].no.0 + 1);
+        hold(numbered && neighbours, Rule::Join, flow, || format!("elements of `{}` are out of order", group.path))?;
         let whole = elements.len() == total as usize;
         let well = elements.iter().all(|step| ended_well(step));
         let failed = elements.iter().any(|step| has_failed(step));

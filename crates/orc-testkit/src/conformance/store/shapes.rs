@@ -212,7 +212,11 @@ fn one_step(flow: FlowId, no: u32) -> impl Strategy<Value = (Step, Option<Run>)>
                 since,
                 attempts: u32::from(counts[1]),
                 failures: u32::from(counts[2]),
-                losses: orc_domain::flow::Losses { total: counts[3].into(), in_vain: counts[2].into(), finished_then: counts[1].into() },
+                losses: orc_domain::flow::Losses {
+                    total: counts[3].into(),
+                    in_vain: counts[2].into(),
+                    finished_then: counts[1].into(),
+                },
                 output,
             };
             let run = run.map(|(state, wake, created_at)| Run {
