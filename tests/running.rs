@@ -187,6 +187,20 @@ fn a_holder_that_was_stopped_is_named_and_nobody_waits_for_it_for_ever() {
 }
 
 #[test]
+fn a_database_file_that_was_cut_ends_a_run_instead_of_being_tried_for_ever() {
+    let world = World::new();
+    world.pipeline("quick", "steps:\n  it: { run: 'true' }\n");
+    world.run_to(0, &["run", "quick"]);
+    let database = std::fs::File::options().write(true).open(world.data().join("orchestrator.db")).unwrap();
+    database.set_len(5000).unwrap();
+    for args in [&["run", "quick"][..], &["db", "check"]] {
+        let said = world.start(args).wait();
+        assert_eq!(said.code, Some(8), "{args:?}: {}", said.err);
+        assert!(said.err.contains("damaged") && said.err.contains("put a backup"), "{args:?}: {}", said.err);
+    }
+}
+
+#[test]
 fn what_a_step_printed_never_steers_the_terminal() {
     let world = World::new();
     world.pipeline(

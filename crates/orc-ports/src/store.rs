@@ -114,6 +114,15 @@ pub enum StoreError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The file is not what the database wrote: it was cut, overwritten, or its disk fails. No later attempt succeeds.
+    #[error("the database file is damaged ({operation})")]
+    Damaged {
+        /// What was tried.
+        operation: &'static str,
+        /// The database's words.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A row does not mean anything to this program.
     #[error("row `{id}` of table `{table}` cannot be read: {what}")]
     Corrupt {

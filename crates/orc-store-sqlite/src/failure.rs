@@ -9,6 +9,8 @@ use orc_ports::store::StoreError;
 
 const FULL: i32 = 13;
 const READONLY: i32 = 8;
+const CORRUPT: i32 = 11;
+const NOTADB: i32 = 26;
 const CONSTRAINT: i32 = 19;
 /// The shared-memory index could not grow: on a local disk that means that there is no room.
 const IOERR_SHMSIZE: i32 = 10 | (19 << 8);
@@ -56,6 +58,7 @@ impl Failure {
         match (code, code & 0xff) {
             (IOERR_SHMSIZE, _) | (_, FULL) => StoreError::Full { operation, source },
             (_, READONLY) => StoreError::ReadOnly { operation, source },
+            (_, CORRUPT | NOTADB) => StoreError::Damaged { operation, source },
             _ => StoreError::Database { operation, source },
         }
     }
