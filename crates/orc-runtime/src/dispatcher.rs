@@ -129,7 +129,7 @@ impl Dispatcher {
             let commit = Commit { flow, create: Some(spec.clone()), expected: 0, decision, slots: capacity };
             match shell.store.commit(commit).await? {
                 Committed::Done => {
-                    shell.slots.settle(claimed, 0);
+                    shell.slots.settle(flow, claimed, 0);
                     shell.commits.send_modify(|count| *count += 1);
                     FlowLoop::spawn(shell, resident, effects, None);
                     return Ok(());

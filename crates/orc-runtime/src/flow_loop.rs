@@ -145,7 +145,7 @@ impl FlowLoop {
             let commit = Commit { flow: self.id, create: None, expected, decision, slots };
             match self.shell.store.commit(commit).await {
                 Ok(Committed::Done) => {
-                    self.shell.slots.settle(claimed, released);
+                    self.shell.slots.settle(self.id, claimed, released);
                     self.resident = Some(next);
                     for effect in effects {
                         let _ = self.effects.send(effect);

@@ -69,6 +69,8 @@ impl Shell {
             if self.router.send(flow, What::Look) {
                 return;
             }
+            // It has ended; the next one may try.
+            self.slots.wait(flow, false);
         }
     }
 

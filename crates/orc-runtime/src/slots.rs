@@ -35,14 +35,17 @@ impl Slots {
         if first { (self.capacity + released).saturating_sub(book.used) } else { 0 }
     }
 
-    /// Writes down what a commit claimed and released.
-    pub(crate) fn settle(&self, claimed: usize, released: usize) {
+    /// Writes down what a commit of `flow` claimed and released. Who got a slot has had its turn and leaves the queue.
+    pub(crate) fn settle(&self, flow: FlowId, claimed: usize, released: usize) {
         let mut book = self.book();
+        if claimed > 0 {
+            book.waiting.retain(|other| *other != flow);
+        }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         book.used = book.used.saturating_add(count(claimed)).saturating_sub(count(released));
     }
 
-    /// Puts a flow into the queue, or takes it out.
+    /// Puts a flow at the end of the queue unless it is in it, or takes it out.
     pub(crate) fn wait(&self, flow: FlowId, waits: bool) {
         let mut book = self.book();
         let listed = book.waiting.iter().position(|other| *other == flow);
@@ -55,13 +58,10 @@ impl Slots {
         }
     }
 
-    /// The flow to wake if a slot is free. It goes to the end of the queue, so that flows take turns.
+    /// The flow to wake if a slot is free. It stays the first, so that it may try, until it got one or wants none.
     pub(crate) fn next(&self) -> Option<FlowId> {
-        let mut book = self.book();
-        if book.used >= self.capacity {
-            return None;
-        }
-        book.waiting.pop_front()
+        let book = self.book();
+        if book.used < self.capacity { book.waiting.front().copied() } else { None }
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -81,18 +81,22 @@ mod tests {
     #[test]
     fn flows_that_wait_take_turns() {
         let slots = Slots::new(2);
-        slots.settle(2, 0);
+        slots.settle(flow(3), 2, 0);
         slots.wait(flow(1), true);
         slots.wait(flow(2), true);
         slots.wait(flow(1), true);
         assert_eq!(slots.next(), None, "nothing is free");
         // Flow 3 gives a slot back, but others were first.
         assert_eq!(slots.hint(flow(3), 1), 0);
-        slots.settle(0, 1);
+        slots.settle(flow(3), 0, 1);
         assert_eq!(slots.next(), Some(flow(1)));
-        assert_eq!(slots.next(), Some(flow(2)));
-        assert_eq!(slots.next(), None);
-        assert_eq!(slots.hint(flow(3), 0), 1);
+        assert_eq!(slots.hint(flow(1), 0), 1, "whose turn it is may try, although others wait");
+        assert_eq!(slots.hint(flow(2), 0), 0);
+        slots.settle(flow(1), 1, 0);
+        slots.wait(flow(1), true);
+        assert_eq!(slots.next(), None, "it is taken");
+        slots.settle(flow(3), 0, 1);
+        assert_eq!(slots.next(), Some(flow(2)), "who got one and wants more stands at the end");
     }
 
     #[test]
