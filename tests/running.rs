@@ -187,6 +187,18 @@ fn a_holder_that_was_stopped_is_named_and_nobody_waits_for_it_for_ever() {
 }
 
 #[test]
+fn many_runs_over_one_directory_take_turns_and_each_hears_its_end() {
+    let world = World::new();
+    world.pipeline("quick", "steps:\n  it: { run: 'echo x >> done' }\n");
+    let runs: Vec<_> = (0..12).map(|_| world.start(&["run", "quick", "--slots", "1"])).collect();
+    for said in runs.into_iter().map(support::Running::wait) {
+        assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+        assert!(said.out.starts_with("quick succeeded"), "{}{}", said.out, said.err);
+    }
+    assert_eq!(lines(world.repo().join("done")).len(), 12, "each ran once");
+}
+
+#[test]
 fn a_database_file_that_was_cut_ends_a_run_instead_of_being_tried_for_ever() {
     let world = World::new();
     world.pipeline("quick", "steps:\n  it: { run: 'true' }\n");

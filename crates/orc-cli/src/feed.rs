@@ -11,7 +11,7 @@ use orc_domain::principal::Principal;
 use orc_domain::time::Millis;
 use orc_ports::clock::Clock as _;
 use orc_runtime::clock::SystemClock;
-use orc_runtime::control::{Client, Request, Response};
+use orc_runtime::control::{Client, ControlError, Request, Response};
 use orc_runtime::{Dispatcher, DispatcherError, Follower, Seen, Trouble};
 
 use crate::failure::{CommandResult, Failure, not_found, unavailable};
@@ -30,24 +30,30 @@ pub(crate) enum Line {
 pub(crate) enum Feed {
     Own(Box<Follower>),
     Holder(Client),
+    /// The holder ended before it could be asked.
+    Gone,
 }
 
 impl Line {
-    /// Starts a flow.
-    pub(crate) async fn submit(&self, spec: FlowSpec, pipeline: Arc<Pipeline>, source: String) -> CommandResult<()> {
+    /// Starts a flow. False when the holder has ended.
+    pub(crate) async fn submit(&self, spec: &FlowSpec, pipeline: &Arc<Pipeline>, source: &str) -> CommandResult<bool> {
+        let source = source.to_owned();
         match self {
-            Self::Own(dispatcher) => dispatcher.submit(spec, pipeline, source).await.map_err(of_dispatcher),
+            Self::Own(dispatcher) => {
+                let started = dispatcher.submit(spec.clone(), Arc::clone(pipeline), source).await;
+                started.map(|()| true).map_err(of_dispatcher)
+            }
             Self::Holder(socket) => {
-                let pipeline = Box::new(Pipeline::clone(&pipeline));
-                done(socket, Request::Submit { spec: Box::new(spec), pipeline, source }).await
+                let pipeline = Box::new(Pipeline::clone(pipeline));
+                done(socket, Request::Submit { spec: Box::new(spec.clone()), pipeline, source }).await
             }
         }
     }
 
-    /// Carries an unfinished flow on.
-    pub(crate) async fn resume(&self, flow: FlowId) -> CommandResult<()> {
+    /// Carries an unfinished flow on. False when the holder has ended.
+    pub(crate) async fn resume(&self, flow: FlowId) -> CommandResult<bool> {
         match self {
-            Self::Own(dispatcher) => dispatcher.resume(flow).await.map_err(of_dispatcher),
+            Self::Own(dispatcher) => dispatcher.resume(flow).await.map(|()| true).map_err(of_dispatcher),
             Self::Holder(socket) => done(socket, Request::Resume { flow }).await,
         }
     }
@@ -59,7 +65,7 @@ impl Line {
                 let heard = dispatcher.send(flow, Signed { by, input: Input::Cancel { force } }).await;
                 heard.map(|heard| (heard.changed, heard.state)).map_err(of_dispatcher)
             }
-            Self::Holder(socket) => match ask(socket, Request::Cancel { flow, force }).await? {
+            Self::Holder(socket) => match ask(socket, Request::Cancel { flow, force }).await?.map_err(unheard)? {
                 Response::Heard { changed, state } => Ok((changed, state)),
                 other => Err(unexpected(&other)),
             },
@@ -67,12 +73,12 @@ impl Line {
     }
 
     /// Follows a flow from the event after `position`.
-    pub(crate) async fn follow(&self, flow: FlowId, position: u64) -> CommandResult<Feed> {
+    pub(crate) async fn follow(&self, flow: FlowId, position: u64) -> Feed {
         match self {
-            Self::Own(dispatcher) => Ok(Feed::Own(Box::new(Follower::new(dispatcher, flow, position)))),
+            Self::Own(dispatcher) => Feed::Own(Box::new(Follower::new(dispatcher, flow, position))),
             Self::Holder(socket) => {
                 let client = Client::ask(socket, &Request::Follow { flow, after: position }).await;
-                client.map(Feed::Holder).map_err(|error| unavailable("cannot follow the flow").because(error))
+                client.map_or(Feed::Gone, Feed::Holder)
             }
         }
     }
@@ -86,10 +92,7 @@ impl Feed {
                 follower.next(patience).await.map_err(|error| unavailable("cannot read the store").because(error))
             }
             Self::Holder(client) => {
-                let answer = client.next().await.map_err(|error| {
-                    let hint = "what it recorded is safe: `orchestrator flows resume --all` carries it on";
-                    unavailable("the process that carries the flow on is gone").because(error).hint(hint)
-                })?;
+                let answer = client.next().await.map_err(|error| gone().because(error))?;
                 match answer {
                     Response::Event(event) => Ok(Seen::Events(vec![*event])),
                     Response::Quiet => Ok(Seen::Quiet),
@@ -103,15 +106,24 @@ impl Feed {
                     other => Err(unexpected(&other)),
                 }
             }
+            Self::Gone => Err(gone()),
         }
     }
 }
 
-async fn ask(socket: &std::path::Path, request: Request) -> CommandResult<Response> {
-    let failed = |error| unavailable("cannot speak to the holder of the data directory").because(error);
+fn gone() -> Failure {
+    let hint = "what it recorded is safe: `orchestrator flows resume --all` carries it on";
+    unavailable("the process that carries the flow on is gone").hint(hint)
+}
+
+/// The answer, or why there is none because the holder has ended.
+async fn ask(socket: &std::path::Path, request: Request) -> CommandResult<Result<Response, ControlError>> {
     let answer = async { Client::ask(socket, &request).await?.next().await };
     tokio::select! {
-        answer = answer => answer.map_err(failed),
+        answer = answer => match answer {
+            Err(error @ (ControlError::Connect { .. } | ControlError::Broken { .. })) => Ok(Err(error)),
+            answer => answer.map(Ok).map_err(unheard),
+        },
         () = SystemClock.sleep(PATIENCE) => {
             let what = format!("the holder of the data directory has not answered for {PATIENCE}");
             Err(unavailable(what).hint("it may still do what it was asked for; `orchestrator status` says who it is"))
@@ -119,10 +131,16 @@ async fn ask(socket: &std::path::Path, request: Request) -> CommandResult<Respon
     }
 }
 
-async fn done(socket: &std::path::Path, request: Request) -> CommandResult<()> {
+fn unheard(error: ControlError) -> Failure {
+    unavailable("cannot speak to the holder of the data directory").because(error)
+}
+
+/// False when the holder has ended.
+async fn done(socket: &std::path::Path, request: Request) -> CommandResult<bool> {
     match ask(socket, request).await? {
-        Response::Done => Ok(()),
-        other => Err(unexpected(&other)),
+        Ok(Response::Done) => Ok(true),
+        Ok(other) => Err(unexpected(&other)),
+        Err(_) => Ok(false),
     }
 }
 

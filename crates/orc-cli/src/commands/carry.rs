@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use orc_domain::event::Event;
+use orc_domain::event::{Event, Fact};
 use orc_domain::flow::{FlowOutcome, FlowSpec, FlowState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::FlowId;
@@ -56,23 +56,28 @@ struct Followed {
 
 /// Carries work on to its end, here or at the holder of the data directory, and prints the result of each flow.
 pub(crate) async fn carry(context: &Context, shape: Shape, work: Vec<Work>, form: Form) -> CommandResult {
-    match hold::open(context, shape).await? {
-        Access::Ours(held) => {
-            tell_recovered(&held.recovered);
-            let line = Line::Own(held.dispatcher.clone());
-            match carry_on(context, &line, work, form).await {
-                Ok(exit) => wait_for_others(*held, exit).await,
-                Err(failure) => {
-                    held.close().await?;
-                    Err(failure)
-                }
+    loop {
+        match hold::open(context, shape.clone()).await? {
+            Access::Ours(held) => {
+                tell_recovered(&held.recovered);
+                return match carry_on(context, &held, &work, form).await {
+                    Ok(exit) => wait_for_others(*held, exit).await,
+                    Err(failure) => {
+                        held.close().await?;
+                        Err(failure)
+                    }
+                };
             }
-        }
-        Access::Theirs(who) => {
-            let who = hold::describe(who.as_ref(), context);
-            say(&format!("{} is held by {who}; it carries this on", context.data.root().display()));
-            let line = Line::Holder(context.data.socket());
-            carry_on(context, &line, work, form).await
+            Access::Theirs(who) => {
+                let who = hold::describe(who.as_ref(), context);
+                say(&format!("{} is held by {who}; it carries this on", context.data.root().display()));
+                let line = Line::Holder(context.data.socket());
+                let mut signals = Signals::new()?;
+                if hand_over(&line, &work).await? {
+                    return follow_all(context, &line, &work, form, &mut signals).await;
+                }
+                say("that process has just ended");
+            }
         }
     }
 }
@@ -96,7 +101,7 @@ pub(crate) async fn carry_cancelled(
                 let what = format!("{flow} is over already: {}", outcome.word());
                 return Err(Failure::new(Exit::Refused, what));
             }
-            let exit = carry_on(context, &line, vec![work], form).await;
+            let exit = carry_on(context, &held, &[work], form).await;
             held.close().await?;
             // That it ended cancelled is what was asked for.
             exit.map(|exit| if exit == Exit::Interrupted { Exit::Success } else { exit })
@@ -109,21 +114,33 @@ pub(crate) async fn carry_cancelled(
     }
 }
 
-async fn carry_on(context: &Context, line: &Line, work: Vec<Work>, form: Form) -> CommandResult {
+async fn carry_on(context: &Context, held: &Held, work: &[Work], form: Form) -> CommandResult {
+    let line = Line::Own(held.dispatcher.clone());
     let mut signals = Signals::new()?;
-    let reader = SqliteReader::open(&context.data.database()).await.map_err(hold::of_store)?;
-    let mut flows = Vec::with_capacity(work.len());
+    hand_over(&line, work).await?;
+    follow_all(context, &line, work, form, &mut signals).await
+}
+
+/// False when the holder ended before it had everything. What it had is not started again by whoever gets it next.
+async fn hand_over(line: &Line, work: &[Work]) -> CommandResult<bool> {
     for item in work {
-        flows.push(item.flow());
-        match item {
-            Work::New { spec, pipeline, source } => line.submit(*spec, pipeline, source).await?,
-            Work::Unfinished(flow) => line.resume(flow).await?,
+        let has_it = match item {
+            Work::New { spec, pipeline, source } => line.submit(spec, pipeline, source).await?,
+            Work::Unfinished(flow) => line.resume(*flow).await?,
+        };
+        if !has_it {
+            return Ok(false);
         }
     }
+    Ok(true)
+}
+
+async fn follow_all(context: &Context, line: &Line, work: &[Work], form: Form, signals: &mut Signals) -> CommandResult {
+    let reader = SqliteReader::open(&context.data.database()).await.map_err(hold::of_store)?;
     let mut exit = Exit::Success;
-    for flow in flows {
+    for flow in work.iter().map(Work::flow) {
         let (view, progress) = view_of(&reader, flow, form).await?;
-        let followed = follow(context, line, flow, Shown { view, progress }, &mut signals).await?;
+        let followed = follow(context, line, flow, Shown { view, progress }, signals).await?;
         print_result(&reader, flow, &followed.1, form).await?;
         exit = worse(exit, exit_of(&followed.0));
     }
@@ -161,8 +178,9 @@ async fn follow(
     signals: &mut Signals,
 ) -> CommandResult<(Followed, Progress)> {
     let Shown { mut view, mut progress } = shown;
-    let mut feed: Feed = line.follow(flow, 0).await?;
+    let mut feed: Feed = line.follow(flow, 0).await;
     let (mut asked, mut asking) = (0_u32, FuturesUnordered::new());
+    let mut position = 0;
     loop {
         let seen = tokio::select! {
             seen = feed.next(TICK) => seen,
@@ -188,9 +206,16 @@ async fn follow(
                 continue;
             }
         };
-        match seen.inspect_err(|_| view.end())? {
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(failure) => {
+                last_of(context, flow, &progress, position).await?.ok_or(failure).inspect_err(|_| view.end())?
+            }
+        };
+        match seen {
             Seen::Events(events) => {
                 for event in &events {
+                    position = event.position;
                     progress.apply(event);
                 }
                 view.events(&events, context.now());
@@ -211,6 +236,18 @@ async fn follow(
             .hint("`orchestrator flows resume --all` carries it on"));
     };
     Ok((Followed { outcome, interrupted: asked > 0 }, progress))
+}
+
+/// What the holder did not tell any more: it goes when nothing is live, and a flow that has ended is not. `None` when the
+/// flow is not over.
+async fn last_of(context: &Context, flow: FlowId, known: &Progress, position: u64) -> CommandResult<Option<Seen>> {
+    if known.ended.is_some() {
+        return Ok(Some(Seen::End));
+    }
+    let reader = SqliteReader::open(&context.data.database()).await.map_err(hold::of_store)?;
+    let events = reader.events(Some(flow), position, u32::MAX).await.map_err(hold::of_store)?;
+    let is_over = events.iter().any(|event| matches!(event.body.fact, Fact::FlowFinished { .. }));
+    Ok(is_over.then_some(Seen::Events(events)))
 }
 
 async fn print_result(reader: &dyn Reader, flow: FlowId, progress: &Progress, form: Form) -> CommandResult<()> {
