@@ -98,12 +98,18 @@ impl Decision {
     }
 
     /// Joins a decision with the one made right after it, so that both commit together. Of a row that both change only
-    /// the later state is written; events, effects and claims keep their order.
+    /// the later state is written, at the earlier place, so that new steps keep the order of their numbers; the head is
+    /// last again. Events, effects and claims keep their order.
     #[must_use]
     pub fn then(mut self, later: Self) -> Self {
         if !later.changes.is_empty() {
-            self.changes.retain(|old| !later.changes.iter().any(|new| new.is_same_row(old)));
-            self.changes.extend(later.changes);
+            self.changes.retain(|old| !matches!(old, Change::Head(_)));
+            for new in later.changes {
+                match self.changes.iter_mut().find(|old| old.is_same_row(&new)) {
+                    Some(old) => *old = new,
+                    None => self.changes.push(new),
+                }
+            }
         }
         self.events.extend(later.events);
         self.effects.extend(later.effects);

@@ -51,7 +51,7 @@ pub fn fork(
         let finally = spec.phase == PhaseKind::Finally;
         // Elements of a fan-out that runs again keep their results unless something before the fan-out changes.
         let stale = step.element.is_some() && parents_run_again(step.spec, pipeline, &again);
-        if let Some(result) = done(step)
+        if let Some(result) = done(step, flow)
             && !fan_out
             && !whole
             && !finally
@@ -60,6 +60,7 @@ pub fn fork(
             taken_over.insert(step.path.clone(), result);
         }
     }
+    taken_over.extend(unwritten(flow, pipeline, &again));
     Ok(FlowSpec {
         id,
         requested_by: by,
@@ -77,7 +78,7 @@ fn steps_to_run_again(flow: &Flow, pipeline: &Pipeline) -> BTreeSet<SpecIndex> {
     let mut again = BTreeSet::new();
     for (at, step) in flow.steps.iter().take(pipeline.steps.len()).enumerate() {
         let unfinished = !matches!(&step.state, StepState::Finished { outcome: StepOutcome::Skipped(_) });
-        if pipeline.steps[at].phase == PhaseKind::Main && done(step).is_none() && unfinished {
+        if pipeline.steps[at].phase == PhaseKind::Main && done(step, flow).is_none() && unfinished {
             again.insert(spec_index(at));
             again.extend(graph.descendants(spec_index(at)));
         }
@@ -86,7 +87,7 @@ fn steps_to_run_again(flow: &Flow, pipeline: &Pipeline) -> BTreeSet<SpecIndex> {
         let finally = pipeline.steps[step.spec.0 as usize].phase == PhaseKind::Finally;
         finally
             && !matches!(&step.state, StepState::Finished { outcome: StepOutcome::Skipped(_) })
-            && done(step).is_none()
+            && done(step, flow).is_none()
     });
     if again.is_empty() && finally_failed {
         // `finally` always runs again as a whole; naming one of its steps says that there is something to do.
@@ -100,12 +101,31 @@ fn parents_run_again(spec: SpecIndex, pipeline: &Pipeline, again: &BTreeSet<Spec
     pipeline.steps[spec.0 as usize].needs.iter().any(|need| again.contains(need))
 }
 
-/// The result of a step that counts as done.
-fn done(step: &Step) -> Option<TakenOver> {
+/// The result of a step that counts as done: its own, or one that `flow`, itself a retry, was given and did not get to
+/// because it was cancelled first.
+fn done(step: &Step, flow: &Flow) -> Option<TakenOver> {
     match &step.state {
         StepState::Finished { outcome: outcome @ (StepOutcome::Succeeded | StepOutcome::NoChange) } => {
             Some(TakenOver { outcome: outcome.clone(), output: step.output.clone() })
         }
+        StepState::Finished { outcome: StepOutcome::Cancelled } => flow.spec.taken_over.get(&step.path).cloned(),
         _ => None,
     }
+}
+
+/// Results that `flow`, itself a retry, was given for elements that it did not write because it was cancelled first.
+fn unwritten<'a>(
+    flow: &'a Flow,
+    pipeline: &'a Pipeline,
+    again: &'a BTreeSet<SpecIndex>,
+) -> impl Iterator<Item = (StepPath, TakenOver)> + 'a {
+    let written: BTreeSet<&StepPath> = flow.steps.iter().map(|step| &step.path).collect();
+    let fan_of = |path: &StepPath| {
+        let key = path.as_str().split_once('[')?.0;
+        pipeline.steps.iter().position(|spec| spec.key == key).map(spec_index)
+    };
+    let kept = move |path: &StepPath| {
+        !written.contains(path) && fan_of(path).is_some_and(|fan| !parents_run_again(fan, pipeline, again))
+    };
+    flow.spec.taken_over.iter().filter(move |(path, _)| kept(path)).map(|(path, result)| (path.clone(), result.clone()))
 }

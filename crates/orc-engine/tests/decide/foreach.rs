@@ -215,6 +215,28 @@ fn a_fan_out_that_has_begun_is_written_to_its_end_before_another_begins() {
 }
 
 #[test]
+fn decisions_that_commit_together_keep_new_steps_in_the_order_of_their_numbers() {
+    let steps = vec![step("gate"), step("fan").needs(&["gate"]).foreach(numbers(3))];
+    let mut scene = Scene::begin(steps, vec![]);
+    scene.slots = 0;
+    let first = scene.deliver("gate");
+    scene.slots = 1;
+    let second = scene.wait(secs(5));
+    assert_eq!(starts(&second), ["fan[0]"]);
+    let joined = first.then(second.clone());
+    let numbers: Vec<u32> = joined
+        .changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Step(step) => Some(step.no.0),
+            Change::Head(_) | Change::Run(_) => None,
+        })
+        .collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4]);
+    assert_eq!(joined.changes.last(), second.changes.last());
+}
+
+#[test]
 fn a_fan_out_after_a_failed_one_expands_only_when_it_accepts_it() {
     let steps =
         vec![step("one").foreach(numbers(2)).continue_on_fail(), step("two").needs(&["one"]).foreach(numbers(2))];

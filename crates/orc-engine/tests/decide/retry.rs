@@ -169,6 +169,42 @@ fn a_flow_that_failed_only_in_finally_repeats_finally() {
 }
 
 #[test]
+fn a_retry_that_was_cancelled_early_hands_on_what_it_was_given() {
+    let steps = vec![
+        step("first"),
+        step("fan").needs(&["first"]).foreach(numbers(2)),
+        step("late").needs(&["first"]).when(read("steps.first.output.go")),
+        step("bad"),
+    ];
+    let pipeline = pipeline(steps, vec![]);
+    let mut scene = Scene::begin_with(pipeline.clone(), 1_000);
+    scene.deliver_with("first", output([("go", Value::Bool(true))]));
+    scene.deliver("fan[0]");
+    scene.fail("fan[1]");
+    scene.deliver_with("late", output([("n", Value::Int(1))]));
+    scene.fail("bad");
+    // The second flow is given `first`, `late` and `fan[0]`; without `first` it has not got to the others when it is
+    // cancelled.
+    let mut spec = fork(scene.flow(), &pipeline, flow_id(2), Principal::System, scene.now).unwrap();
+    let given: Vec<String> = spec.taken_over.keys().map(ToString::to_string).collect();
+    assert_eq!(given, ["fan[0]", "first", "late"]);
+    let first = "first".parse().unwrap();
+    let result = spec.taken_over.remove(&first).unwrap();
+    let mut second = Scene::begin_spec(spec, pipeline.clone(), 1_000);
+    second.cancel();
+    second.deliver_with("first", result.output.unwrap());
+    second.fail("bad");
+    assert_eq!(second.picture(), ["first: succeeded", "fan: cancelled", "late: cancelled", "bad: cancelled"]);
+
+    let spec = fork(second.flow(), &pipeline, flow_id(3), Principal::System, second.now).unwrap();
+    let given: Vec<String> = spec.taken_over.keys().map(ToString::to_string).collect();
+    assert_eq!(given, ["fan[0]", "first", "late"]);
+    let third = Scene::begin_spec(spec, pipeline, 1_000);
+    assert_eq!(starts(&third.last), ["bad", "fan[1]"]);
+    assert_eq!(third.step("late").output, scene.step("late").output);
+}
+
+#[test]
 fn a_live_flow_and_one_with_nothing_to_do_are_not_retried() {
     let pipeline = pipeline(vec![step("a"), step("off").when(literal(false))], vec![]);
     let mut scene = Scene::begin_with(pipeline.clone(), 1_000);

@@ -514,11 +514,10 @@ impl Sim<'_> {
         let new = &self.judge.flows[&flow];
         let old = new.spec.retry_of.and_then(|old| self.judge.flows.get(&old));
         let Some(old) = old else { return Ok(()) };
-        for at in oracle::kept_by_retry(old) {
+        for (at, output) in oracle::kept_by_retry(old) {
             let (before, after) = (&old.steps[at], &new.steps[at]);
-            let cancelled = new.cancels() > 0;
-            let same = oracle::is_copy(before, after) || cancelled;
-            hold(same, Rule::TakenOver, flow, || {
+            let same = super::judge::ended_well(after) && after.output.as_ref() == output;
+            hold(same || new.cancels() > 0, Rule::TakenOver, flow, || {
                 format!("`{}` was {:?} and is {:?}", before.path, before.state, after.state)
             })?;
             let starts = self.world.step_starts.get(&(flow, before.path.clone()));

@@ -218,7 +218,7 @@ impl<'a> Sim<'a> {
     fn check_bound(&self, chaos: u64) -> Moved<()> {
         let steps: usize = self.judge.flows.values().map(|shadow| shadow.steps.len()).sum();
         let bound = chaos + CALM + CALM_FOR_STEP * steps as u64;
-        if self.result.steps - self.vain <= bound && self.vain <= CALM + VAIN_FOR_STEP * steps as u64 {
+        if self.result.steps.saturating_sub(self.vain) <= bound && self.vain <= CALM + VAIN_FOR_STEP * steps as u64 {
             return Ok(());
         }
         let open = self.judge.flows.iter().find(|(_, shadow)| !shadow.is_finished());

@@ -2,9 +2,10 @@
 //! outcomes only. It shares no code with the engine and evaluates no expression.
 
 use orc_domain::expr::StatusFn;
-use orc_domain::flow::{FlowOutcome, FlowState, SkipReason, Step, StepOutcome, StepState};
+use orc_domain::flow::{FlowOutcome, FlowState, SkipReason, Step, StepOutcome};
 use orc_domain::graph::{PhaseKind, StepSpec};
 use orc_domain::run::{Cause, RunOutcome, RunState};
+use orc_domain::value::Value;
 
 use super::judge::{Shadow, ended_well, failure_of, has_failed, outcome_of};
 use super::plan::{Fan, Plan, StepPlan, When};
@@ -73,7 +74,9 @@ fn judge_step(shadow: &Shadow, step: &Step, spec: &StepSpec, plan: StepPlan) -> 
         let text = format!("`{}` is {outcome:?}, and should be {right}", step.path);
         hold(false, Rule::Outcome, flow, || text)
     };
-    if let Some(kept) = shadow.spec.taken_over.get(&step.path) {
+    let kept = shadow.spec.taken_over.get(&step.path);
+    // A cancel may come before the flow gets to what it was given.
+    if let Some(kept) = kept.filter(|_| *outcome != StepOutcome::Cancelled) {
         return if kept.outcome == *outcome { Ok(()) } else { wrong("taken over") };
     }
     if *outcome == StepOutcome::Cancelled {
@@ -205,25 +208,23 @@ fn judge_leaf(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
     })
 }
 
-/// Steps of a finished flow that a retry must not run again: they ended well, and so did everything they build upon.
-pub(crate) fn kept_by_retry(shadow: &Shadow) -> Vec<usize> {
+/// Steps of a finished flow that a retry must not run again, with what they put out: they ended well, or were given as
+/// done to a retry that was cancelled before it got to them, and so did everything they build upon.
+pub(crate) fn kept_by_retry(shadow: &Shadow) -> Vec<(usize, Option<&Value>)> {
     let specs = &shadow.plan.pipeline.steps;
     let mut redone = vec![false; specs.len()];
+    let mut kept = Vec::new();
     // Needs always name earlier steps in simulated pipelines, so one pass is enough.
     for (at, spec) in specs.iter().enumerate() {
         let step = &shadow.steps[at];
-        let own = has_failed(step) || outcome_of(step) == Some(&StepOutcome::Cancelled);
+        let cancelled = outcome_of(step) == Some(&StepOutcome::Cancelled);
+        let given = shadow.spec.taken_over.get(&step.path).filter(|_| cancelled);
+        let own = has_failed(step) || (cancelled && given.is_none());
         redone[at] = own || spec.needs.iter().any(|need| redone[need.0 as usize]);
+        let leaf = shadow.plan.steps[at].fan.is_none();
+        if spec.phase == PhaseKind::Main && leaf && !redone[at] && (ended_well(step) || given.is_some()) {
+            kept.push((at, given.map_or(step.output.as_ref(), |given| given.output.as_ref())));
+        }
     }
-    let kept = |at: &usize| {
-        let root = &shadow.steps[*at];
-        let leaf = shadow.plan.steps[*at].fan.is_none();
-        specs[*at].phase == PhaseKind::Main && leaf && !redone[*at] && ended_well(root)
-    };
-    (0..specs.len()).filter(kept).collect()
-}
-
-/// Whether a step of a retry has the state it was given.
-pub(crate) fn is_copy(old: &Step, new: &Step) -> bool {
-    matches!(&new.state, StepState::Finished { .. }) && old.state == new.state && old.output == new.output
+    kept
 }

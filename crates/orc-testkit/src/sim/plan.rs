@@ -59,8 +59,11 @@ pub(crate) enum Fan {
 pub(crate) const PARTS: u32 = 3;
 
 impl Plan {
-    /// A pipeline as small as a mistake needs to show itself; one in `rare` has a fan-out over several pages.
+    /// A pipeline as small as a mistake needs to show itself; a few have a fan-out over several pages.
     pub(crate) fn random(dice: &mut Dice) -> Self {
+        if dice.permille(6) {
+            return Self::racing();
+        }
         let main = 1 + dice.below(6);
         let finally = if dice.permille(500) { 1 + dice.below(2) } else { 0 };
         let wide = dice.permille(15);
@@ -77,8 +80,24 @@ impl Plan {
         };
         let main = make(PhaseKind::Main, main, dice);
         let finally = make(PhaseKind::Finally, finally, dice);
-        let pipeline = pipeline(main, finally);
-        Self { hash: content_hash(&pipeline), pipeline: Arc::new(pipeline), steps: plans }
+        Self::of(pipeline(main, finally), plans)
+    }
+
+    /// A small fan-out that may begin while a wide one is still being written.
+    fn racing() -> Self {
+        let timeout = Millis::from_secs(60);
+        let main = vec![
+            step("s0").continue_on_fail().timeout(timeout),
+            step("s1").needs(&["s0"]).foreach(numbers(3)).timeout(timeout),
+            step("s2").foreach(numbers(410)).fail_fast().timeout(timeout),
+        ];
+        let fans = [None, Some(Fan::Numbers(3)), Some(Fan::Numbers(410))];
+        let plans = fans.map(|fan| StepPlan { when: When::Default, fan, broken_env: false });
+        Self::of(pipeline(main, vec![]), plans.to_vec())
+    }
+
+    fn of(pipeline: Pipeline, steps: Vec<StepPlan>) -> Self {
+        Self { hash: content_hash(&pipeline), pipeline: Arc::new(pipeline), steps }
     }
 
     /// How many elements a fan-out must have; `None` when its list is refused.
