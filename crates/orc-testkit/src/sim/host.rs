@@ -178,10 +178,7 @@ impl Sim<'_> {
             match self.commit(&commit, &next, false)? {
                 Answer::Done => return self.keep(flow, next, &commit),
                 Answer::Refused => slots = 0,
-                Answer::Unknown if self.settings.sabotage == Sabotage::KeepFailed => {
-                    self.host.residents.insert(flow, next);
-                    return Ok(());
-                }
+                Answer::Unknown if self.settings.sabotage == Sabotage::DropInput => return Ok(()),
                 Answer::Stale | Answer::Unknown => {}
             }
         }

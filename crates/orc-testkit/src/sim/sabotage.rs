@@ -43,8 +43,8 @@ pub enum Sabotage {
     BelieveFailure,
     /// A step whose run was in flight is taken for one that never began.
     ForgetClaim,
-    /// A decision that did not commit is kept.
-    KeepFailed,
+    /// An input whose decision did not commit is not heard again.
+    DropInput,
     /// A run is started without having been claimed.
     StartUnclaimed,
 }
@@ -64,7 +64,7 @@ impl Sabotage {
         (Self::Embellish, &[Rule::Outcome]),
         (Self::BelieveFailure, &[Rule::Truth]),
         (Self::ForgetClaim, &[Rule::NotIdempotent, Rule::Losses]),
-        (Self::KeepFailed, &[Rule::Rows, Rule::Final, Rule::Ends]),
+        (Self::DropInput, &[Rule::Ends]),
         (Self::StartUnclaimed, &[Rule::OneRun]),
     ];
 
@@ -84,7 +84,7 @@ impl Sabotage {
     /// Changes a decision before it is committed; true when there was something to change.
     pub(super) fn spoil(self, spoil: &Spoil<'_>, decision: &mut Decision) -> bool {
         match self {
-            Self::None | Self::ForgetClaim | Self::BelieveFailure | Self::KeepFailed | Self::StartUnclaimed => false,
+            Self::None | Self::ForgetClaim | Self::BelieveFailure | Self::DropInput | Self::StartUnclaimed => false,
             Self::DropRelease => decision.releases.pop().is_some(),
             Self::ClearAlarm => clear_alarm(decision),
             Self::Reopen => !decision.is_empty() && reopen(spoil, decision),
