@@ -139,8 +139,8 @@ fn unheard(error: ControlError) -> Failure {
 async fn done(socket: &std::path::Path, request: Request) -> CommandResult<bool> {
     match ask(socket, request).await? {
         Ok(Response::Done) => Ok(true),
+        Ok(Response::Ending) | Err(_) => Ok(false),
         Ok(other) => Err(unexpected(&other)),
-        Err(_) => Ok(false),
     }
 }
 

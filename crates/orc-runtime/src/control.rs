@@ -99,6 +99,8 @@ pub enum Response {
     Quiet,
     /// To `Follow`: the flow is over; the last line.
     End,
+    /// No flow is taken any more, because the holder is about to end; the last line.
+    Ending,
     /// It cannot be done; the last line.
     Error {
         /// Why.
@@ -231,6 +233,7 @@ async fn carry_out(dispatcher: &Dispatcher, holder: &Holder, by: Principal, requ
     };
     match done {
         Ok(()) => Response::Done,
+        Err(DispatcherError::Ending) => Response::Ending,
         Err(error) => {
             let unknown = matches!(error, DispatcherError::Unknown(_));
             Response::Error { message: chain(&error), unknown }

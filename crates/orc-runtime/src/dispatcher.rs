@@ -11,7 +11,7 @@ use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, ReapError};
 use orc_ports::reader::Reader;
 use orc_ports::store::{Commit, Committed, Instance, Store, StoreError};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{RwLock, oneshot, watch};
 
 use crate::consumers::{self, CONSUMERS};
 use crate::data_dir::DataDir;
@@ -99,6 +99,7 @@ impl Dispatcher {
             commits,
             live,
             trouble,
+            left: RwLock::new(false),
         };
         let shell = Arc::new(shell);
         let began_at = shell.clock.now();
@@ -118,6 +119,7 @@ impl Dispatcher {
     /// When the store fails.
     pub async fn submit(&self, spec: FlowSpec, pipeline: Arc<Pipeline>, source: String) -> Result<(), DispatcherError> {
         let shell = &self.shell;
+        let _entry = shell.enter().await?;
         shell.store.pipeline_insert(spec.pipeline.clone(), Arc::clone(&pipeline), source).await?;
         let flow = spec.id;
         let mut slots = shell.slots.hint(flow, 0);
@@ -131,11 +133,11 @@ impl Dispatcher {
                 Committed::Done => {
                     shell.slots.settle(flow, claimed, 0);
                     shell.commits.send_modify(|count| *count += 1);
-                    FlowLoop::spawn(shell, resident, effects, None);
+                    FlowLoop::spawn(shell, flow, Some(resident), effects, None);
                     return Ok(());
                 }
                 Committed::Refused(_) => slots = 0,
-                Committed::Stale => return self.resume(flow).await,
+                Committed::Stale => return self.carry_on(flow).await,
             }
         }
     }
@@ -145,12 +147,17 @@ impl Dispatcher {
     /// # Errors
     /// When there is no such flow or the store fails.
     pub async fn resume(&self, flow: FlowId) -> Result<(), DispatcherError> {
+        let _entry = self.shell.enter().await?;
+        self.carry_on(flow).await
+    }
+
+    async fn carry_on(&self, flow: FlowId) -> Result<(), DispatcherError> {
         let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
         if resident.flow().is_finished() {
             return Ok(());
         }
         let effects = self.shell.store.effects_pending(flow).await?;
-        FlowLoop::spawn(&self.shell, resident, effects, None);
+        FlowLoop::spawn(&self.shell, flow, None, effects, None);
         Ok(())
     }
 
@@ -165,10 +172,11 @@ impl Dispatcher {
             if resident.flow().is_finished() {
                 return Ok(Heard { changed: false, state: resident.flow().head.state.clone() });
             }
+            let _entry = self.shell.enter().await?;
             let effects = self.shell.store.effects_pending(flow).await?;
             let (reply, second) = oneshot::channel();
             answer = second;
-            FlowLoop::spawn(&self.shell, resident, effects, Some(What::Input(signed, Some(reply))));
+            FlowLoop::spawn(&self.shell, flow, None, effects, Some(What::Input(signed, Some(reply))));
         }
         match answer.await {
             Ok(heard) => Ok(heard),
@@ -232,6 +240,13 @@ impl Dispatcher {
     pub async fn idle(&self) {
         // The sender lives in the shell, which this handle holds.
         let _ = self.shell.live.subscribe().wait_for(|live| *live == 0).await;
+    }
+
+    /// Takes no flow any more, if none is being carried on. False when one is.
+    pub async fn leave(&self) -> bool {
+        let mut left = self.shell.left.write().await;
+        *left = self.live() == 0;
+        *left
     }
 
     /// Whether a part of the loop panicked: a flow may be left behind.

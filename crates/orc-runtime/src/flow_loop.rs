@@ -50,9 +50,15 @@ enum Stopped {
 impl FlowLoop {
     /// Begins to carry a flow on. `effects`: what its last decision wants delivered. `first` is heard before anything is
     /// started: the cancel of a flow that a crash left must not start again what it ends. A flow that is carried on
-    /// already only hears `first`.
-    pub(crate) fn spawn(shell: &Arc<Shell>, resident: Resident, effects: Vec<Effect>, first: Option<What>) {
-        let id = resident.flow().spec.id;
+    /// already only hears `first`. A flow that another loop may have changed since it was read comes without `resident`:
+    /// it is loaded once nobody else carries it on.
+    pub(crate) fn spawn(
+        shell: &Arc<Shell>,
+        id: FlowId,
+        resident: Option<Resident>,
+        effects: Vec<Effect>,
+        first: Option<What>,
+    ) {
         let Some(inbox) = shell.router.open(id) else {
             if let Some(first) = first {
                 shell.router.send(id, first);
@@ -67,7 +73,7 @@ impl FlowLoop {
             let _ = sender.send(effect);
         }
         shell.tasks.spawn("delivery", delivery::run(Arc::clone(shell), id, queue));
-        let this = Self { shell: Arc::clone(shell), id, inbox, effects: sender, resident: Some(resident) };
+        let this = Self { shell: Arc::clone(shell), id, inbox, effects: sender, resident };
         let at = shell.clock.now();
         let batch = first.into_iter().chain([What::Look]).map(|what| Message { at, what }).collect();
         shell.tasks.spawn("flow", this.run(batch));

@@ -9,9 +9,10 @@ use orc_ports::clock::Clock;
 use orc_ports::executor::Executor;
 use orc_ports::reader::Reader;
 use orc_ports::store::{Store, StoreError};
-use tokio::sync::watch;
+use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
 use crate::data_dir::DataDir;
+use crate::dispatcher::DispatcherError;
 use crate::router::{Router, What};
 use crate::slots::Slots;
 use crate::tasks::Tasks;
@@ -60,9 +61,17 @@ pub(crate) struct Shell {
     pub(crate) live: watch::Sender<usize>,
     /// What keeps us from going on.
     pub(crate) trouble: watch::Sender<Option<Trouble>>,
+    /// No flow is taken any more. Read while one is taken, so that none comes in between the last look and the end.
+    pub(crate) left: RwLock<bool>,
 }
 
 impl Shell {
+    /// To be held while a flow is taken.
+    pub(crate) async fn enter(&self) -> Result<RwLockReadGuard<'_, bool>, DispatcherError> {
+        let left = self.left.read().await;
+        if *left { Err(DispatcherError::Ending) } else { Ok(left) }
+    }
+
     /// Wakes flows that wait for a slot, as long as slots are free.
     pub(crate) fn offer_slots(&self) {
         while let Some(flow) = self.slots.next() {

@@ -60,13 +60,7 @@ pub(crate) async fn carry(context: &Context, shape: Shape, work: Vec<Work>, form
         match hold::open(context, shape.clone()).await? {
             Access::Ours(held) => {
                 tell_recovered(&held.recovered);
-                return match carry_on(context, &held, &work, form).await {
-                    Ok(exit) => wait_for_others(*held, exit).await,
-                    Err(failure) => {
-                        held.close().await?;
-                        Err(failure)
-                    }
-                };
+                return carry_here(context, *held, &work, form).await;
             }
             Access::Theirs(who) => {
                 let who = hold::describe(who.as_ref(), context);
@@ -101,8 +95,7 @@ pub(crate) async fn carry_cancelled(
                 let what = format!("{flow} is over already: {}", outcome.word());
                 return Err(Failure::new(Exit::Refused, what));
             }
-            let exit = carry_on(context, &held, &[work], form).await;
-            held.close().await?;
+            let exit = carry_here(context, *held, &[work], form).await;
             // That it ended cancelled is what was asked for.
             exit.map(|exit| if exit == Exit::Interrupted { Exit::Success } else { exit })
         }
@@ -114,11 +107,20 @@ pub(crate) async fn carry_cancelled(
     }
 }
 
-async fn carry_on(context: &Context, held: &Held, work: &[Work], form: Form) -> CommandResult {
+async fn carry_here(context: &Context, held: Held, work: &[Work], form: Form) -> CommandResult {
     let line = Line::Own(held.dispatcher.clone());
-    let mut signals = Signals::new()?;
-    hand_over(&line, work).await?;
-    follow_all(context, &line, work, form, &mut signals).await
+    let followed = async {
+        let mut signals = Signals::new()?;
+        hand_over(&line, work).await?;
+        follow_all(context, &line, work, form, &mut signals).await
+    };
+    match followed.await {
+        Ok(exit) => wait_for_others(held, exit).await,
+        Err(failure) => {
+            held.close().await?;
+            Err(failure)
+        }
+    }
 }
 
 /// False when the holder ended before it had everything. What it had is not started again by whoever gets it next.
@@ -283,13 +285,16 @@ fn worse(one: Exit, two: Exit) -> Exit {
 
 /// The holder goes only when nothing that it carries on is live.
 async fn wait_for_others(held: Held, exit: Exit) -> CommandResult {
-    let others = held.dispatcher.live();
-    if others > 0 {
+    while !held.dispatcher.leave().await {
+        let others = held.dispatcher.live();
         say(&format!("{others} more flow(s) of others are carried on here; Ctrl-C leaves them for `flows resume`"));
         let mut signals = Signals::new()?;
         tokio::select! {
             () = held.dispatcher.idle() => {}
-            name = signals.next() => say(&format!("{name}: left {others} flow(s) as they are")),
+            name = signals.next() => {
+                say(&format!("{name}: left {others} flow(s) as they are"));
+                break;
+            }
         }
     }
     held.close().await?;
