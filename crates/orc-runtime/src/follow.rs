@@ -50,7 +50,11 @@ impl Follower {
     /// Follows `flow` from the event after `position`.
     #[must_use]
     pub fn new(dispatcher: &Dispatcher, flow: FlowId, position: u64) -> Self {
-        let (commits, trouble) = (dispatcher.commits(), dispatcher.trouble());
+        let (commits, mut trouble) = (dispatcher.commits(), dispatcher.trouble());
+        if trouble.borrow().is_some() {
+            // Whoever comes late is told what everybody else knows.
+            trouble.mark_changed();
+        }
         let (reader, clock) = (Arc::clone(dispatcher.reader()), Arc::clone(dispatcher.clock()));
         Self {
             reader,

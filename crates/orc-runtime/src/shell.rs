@@ -89,7 +89,8 @@ impl Shell {
         let is_final = matches!(error, StoreError::Damaged { .. });
         let now = self.clock.now();
         self.trouble.send_if_modified(|trouble| {
-            let news = trouble.as_ref().is_none_or(|known| known.what != what);
+            // What does not pass by itself is not hidden by what does.
+            let news = trouble.as_ref().is_none_or(|known| known.what != what && !known.is_final);
             if news {
                 tracing::warn!(what, is_final, "the store cannot be written");
                 *trouble = Some(Trouble { since: now, what, is_final });
@@ -106,7 +107,7 @@ impl Shell {
     }
 
     pub(crate) fn all_is_well(&self) {
-        self.trouble.send_if_modified(|trouble| trouble.take().is_some());
+        self.trouble.send_if_modified(|trouble| trouble.take_if(|known| !known.is_final).is_some());
     }
 }
 
