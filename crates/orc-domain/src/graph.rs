@@ -10,11 +10,16 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 use serde::{Deserialize, Serialize};
 
+pub use crate::action::{Action, AgentAction, ApprovalAction, PipelineAction, RepeatAction, RunAction, WaitAction};
+use crate::budget::Budget;
 use crate::expr::{Expr, Template};
 use crate::ids::ContentHash;
+use crate::profile::Profile;
 use crate::time::Millis;
 use crate::value::Value;
 
+/// What one point of `priority:` is worth, as time waited.
+pub const PRIORITY_AGE: Millis = Millis::from_secs(300);
 /// Retries wait at most this long unless the pipeline says otherwise.
 pub const DEFAULT_MAX_BACKOFF: Millis = Millis::from_secs(3600);
 /// A step without `timeout:` may run this long, as on GitHub Actions (360 minutes).
@@ -43,8 +48,21 @@ pub struct Pipeline {
     pub inputs: BTreeMap<String, InputSpec>,
     /// `env:` for all steps.
     pub env: BTreeMap<String, Template>,
-    /// All steps: those of `steps:` in file order, then those of `finally:` in file order.
+    /// All steps: those of `steps:` in file order, those of `finally:` in file order, then the bodies of `repeat`, each
+    /// without gaps.
     pub steps: Vec<StepSpec>,
+    /// `outputs:`; what a flow hands to the flow that it is a child of.
+    #[serde(default)]
+    pub outputs: BTreeMap<String, Expr>,
+    /// `concurrency:`; how many flows may be live at once.
+    #[serde(default)]
+    pub concurrency: Option<Concurrency>,
+    /// `budget:` of one flow.
+    #[serde(default)]
+    pub budget: Option<Budget>,
+    /// Profiles of its agents, by name.
+    #[serde(default)]
+    pub agents: BTreeMap<String, Profile>,
 }
 
 impl Pipeline {
@@ -56,6 +74,35 @@ impl Pipeline {
     pub fn content_hash(&self) -> Result<ContentHash, serde_json::Error> {
         Ok(ContentHash::of(&serde_json::to_vec(self)?))
     }
+
+    /// Steps that every flow has from its start: those of no body. They come first.
+    #[must_use]
+    pub fn roots(&self) -> usize {
+        self.steps.iter().take_while(|step| step.within.is_none()).count()
+    }
+}
+
+/// `concurrency:`: a group of which only so many may be under way at once, whichever flows they belong to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Concurrency {
+    /// Its name.
+    pub group: Template,
+    /// How many; at least 1.
+    pub limit: u32,
+    /// What one does that finds it full.
+    pub on_limit: OnLimit,
+}
+
+/// What is done when a group is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLimit {
+    /// Wait for its turn.
+    Queue,
+    /// Do not run.
+    Skip,
+    /// Ask those to end that are in it, then take their place. For flows only.
+    CancelRunning,
 }
 
 /// An input of the flow.
@@ -106,8 +153,23 @@ pub struct StepSpec {
     pub action: Action,
     /// `env:` of the step, over the pipeline's.
     pub env: BTreeMap<String, Template>,
-    /// `foreach:`.
-    pub foreach: Option<ForEach>,
+    /// The `repeat` whose body it belongs to.
+    #[serde(default)]
+    pub within: Option<SpecIndex>,
+    /// `foreach:` or `matrix:`.
+    pub fan: Option<Fan>,
+    /// `concurrency:`; what of it may be under way at once, over all flows.
+    #[serde(default)]
+    pub concurrency: Option<Concurrency>,
+    /// `priority:`; 0 unless it says so. A step waits for a slot as if it had been ready [`PRIORITY_AGE`] longer for each.
+    #[serde(default)]
+    pub priority: i16,
+    /// `budget:` of one attempt.
+    #[serde(default)]
+    pub budget: Option<Budget>,
+    /// `artifacts:`; files that are kept once it succeeded, by name, relative to where it works.
+    #[serde(default)]
+    pub artifacts: BTreeMap<String, Template>,
     /// `retry:`.
     pub retry: Retry,
     /// `timeout:` of one attempt.
@@ -140,33 +202,27 @@ pub struct Condition {
     pub expr: Option<Expr>,
 }
 
-/// What a step does. Agents, child pipelines and the rest come with their own variants.
+/// Where the elements of a fan-out come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// `run:`.
-    Run(RunAction),
+pub enum Elements {
+    /// `foreach:`, a list that is evaluated once.
+    List {
+        /// Gives it.
+        list: Expr,
+        /// `as:`, default `item`.
+        binding: String,
+    },
+    /// `matrix:`, combinations that are known when the pipeline is compiled; an expression reads one as `matrix`.
+    Matrix(Vec<BTreeMap<String, Value>>),
 }
 
-/// A command.
+/// Fan-out: the step once for each element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunAction {
-    /// The script as given to the shell; each `${{ }}` of the source is a reference to a variable of [`Self::bindings`].
-    pub script: String,
-    /// The program that reads it, and its arguments before the script: `["sh", "-eu", "-c"]`.
-    pub shell: Vec<String>,
-    /// Environment variables that carry the values of the expressions of the script, in order: `ORC_EXPR_1` ...
-    pub bindings: Vec<(String, Expr)>,
-}
-
-/// Fan-out over a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ForEach {
-    /// Gives the list; evaluated once.
-    pub list: Expr,
-    /// `as:`, default `item`.
-    pub binding: String,
-    /// Elements that may hold a slot at the same time.
+pub struct Fan {
+    /// Over what.
+    pub elements: Elements,
+    /// Elements that may be under way at the same time.
     pub limit: Option<u32>,
     /// The first failure cancels the other elements.
     pub fail_fast: bool,

@@ -6,6 +6,8 @@
 //! Where to read: [`input`] is all the orchestrator can hear, [`effect`] all it can do, [`flow`] what it remembers in
 //! between, [`graph`] what it was asked to do. [`event`] is what others may know of it afterwards.
 
+pub mod action;
+pub mod budget;
 pub mod claim;
 pub mod effect;
 pub mod event;
@@ -19,9 +21,11 @@ pub mod money;
 pub mod outputs;
 pub mod path;
 pub mod principal;
+pub mod profile;
 pub mod request;
 pub mod run;
 pub mod suggest;
 pub mod time;
 pub mod transition;
 pub mod value;
+pub mod wait;

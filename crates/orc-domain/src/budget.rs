@@ -1,0 +1,147 @@
+//! Walls: hard limits of time and of what agents use, and what is done at one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::money::UsdMicros;
+use crate::time::Millis;
+
+/// `budget:` of a pipeline or a step. A limit that is not set is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Wall time since the flow or the attempt began.
+    pub time: Option<Millis>,
+    /// Calls of models.
+    pub model_calls: Option<u64>,
+    /// Calls of tools.
+    pub tool_calls: Option<u64>,
+    /// Tokens of all classes.
+    pub tokens: Option<u64>,
+    /// Money.
+    pub usd: Option<UsdMicros>,
+    /// What happens at a wall.
+    pub on_exhausted: OnExhausted,
+}
+
+/// What happens at a wall.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExhausted {
+    /// The flow ends: what runs is stopped, `finally` still runs.
+    #[default]
+    Fail,
+    /// Nothing new starts; somebody may raise the wall for this long, then the flow ends.
+    Wait(Millis),
+}
+
+/// What agents used, as far as they told. Counts only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Calls of models.
+    pub model_calls: u64,
+    /// Calls of tools.
+    pub tool_calls: u64,
+    /// Tokens that went in.
+    pub input: u64,
+    /// Tokens that came out, without reasoning.
+    pub output: u64,
+    /// Tokens of reasoning.
+    pub reasoning: u64,
+    /// Tokens read from a cache.
+    pub cache_read: u64,
+    /// Tokens written to a cache.
+    pub cache_write: u64,
+    /// What it cost.
+    pub cost: UsdMicros,
+}
+
+impl Usage {
+    /// Tokens of all classes.
+    #[must_use]
+    pub const fn tokens(&self) -> u64 {
+        self.input
+            .saturating_add(self.output)
+            .saturating_add(self.reasoning)
+            .saturating_add(self.cache_read)
+            .saturating_add(self.cache_write)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, more: Self) -> Self {
+        Self {
+            model_calls: self.model_calls.saturating_add(more.model_calls),
+            tool_calls: self.tool_calls.saturating_add(more.tool_calls),
+            input: self.input.saturating_add(more.input),
+            output: self.output.saturating_add(more.output),
+            reasoning: self.reasoning.saturating_add(more.reasoning),
+            cache_read: self.cache_read.saturating_add(more.cache_read),
+            cache_write: self.cache_write.saturating_add(more.cache_write),
+            cost: UsdMicros::from_micros(self.cost.as_micros().saturating_add(more.cost.as_micros())),
+        }
+    }
+}
+
+/// Which wall was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wall {
+    /// `time`
+    Time,
+    /// `model_calls`
+    ModelCalls,
+    /// `tool_calls`
+    ToolCalls,
+    /// `tokens`
+    Tokens,
+    /// `usd`
+    Usd,
+}
+
+impl Wall {
+    /// The key under which it is written.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::ModelCalls => "model_calls",
+            Self::ToolCalls => "tool_calls",
+            Self::Tokens => "tokens",
+            Self::Usd => "usd",
+        }
+    }
+}
+
+impl Budget {
+    /// The first wall that `usage` has reached when each limit counts `times` times. Time is judged elsewhere.
+    #[must_use]
+    pub fn reached(&self, usage: &Usage, times: u32) -> Option<Wall> {
+        let times = u64::from(times.max(1));
+        let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit.saturating_mul(times));
+        let money = self.usd.map(|usd| u64::try_from(usd.as_micros()).unwrap_or(0));
+        let cost = u64::try_from(usage.cost.as_micros()).unwrap_or(0);
+        [
+            (Wall::ModelCalls, over(self.model_calls, usage.model_calls)),
+            (Wall::ToolCalls, over(self.tool_calls, usage.tool_calls)),
+            (Wall::Tokens, over(self.tokens, usage.tokens())),
+            (Wall::Usd, over(money, cost)),
+        ]
+        .into_iter()
+        .find_map(|(wall, is_over)| is_over.then_some(wall))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_is_reached_at_its_limit_and_moves_when_it_is_raised() {
+        let budget = Budget { model_calls: Some(3), usd: UsdMicros::parse("0.5"), ..Budget::default() };
+        let used = |calls, micros| Usage { model_calls: calls, cost: UsdMicros::from_micros(micros), ..Usage::default() };
+        assert_eq!(budget.reached(&used(2, 0), 1), None);
+        assert_eq!(budget.reached(&used(3, 0), 1), Some(Wall::ModelCalls));
+        assert_eq!(budget.reached(&used(0, 500_000), 1), Some(Wall::Usd));
+        assert_eq!(budget.reached(&used(3, 500_000), 2), None);
+        assert_eq!(Budget::default().reached(&used(u64::MAX, i64::MAX), 1), None);
+    }
+}
