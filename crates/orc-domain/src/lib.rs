@@ -17,6 +17,7 @@ pub mod graph;
 pub mod hold;
 pub mod ids;
 pub mod input;
+pub mod json_schema;
 pub mod money;
 pub mod outputs;
 pub mod path;
