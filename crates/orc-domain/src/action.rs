@@ -11,7 +11,6 @@ use crate::expr::{Expr, Template};
 use crate::graph::SpecIndex;
 use crate::ids::ContentHash;
 use crate::time::Millis;
-use crate::value::Value;
 
 /// Rounds of one `repeat` at most.
 pub const MAX_ROUNDS: u32 = 100;
@@ -78,8 +77,8 @@ pub struct AgentAction {
     /// What it is asked.
     pub prompt: Template,
     /// JSON Schema that its output must meet, over the profile's; with one, an end without output is no delivery.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
-    pub schema: Option<Value>,
+    #[serde(default)]
+    pub schema: Option<serde_json::Value>,
 }
 
 /// A body of steps that runs in rounds.

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::RunId;
+use crate::flow::StepNo;
+use crate::ids::{FlowId, RunId};
 
 /// Something that a decision wants and that another flow may have.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -16,30 +17,46 @@ pub enum Claim {
         /// Who holds it.
         run: RunId,
     },
+    /// A place in a concurrency group, held until the flow or step is over.
+    Group {
+        /// The group's name.
+        name: String,
+        /// Places in all, as whoever claims one counts them.
+        limit: u32,
+        /// Who holds it.
+        holder: Holder,
+    },
 }
 
-/// The name under which a claim is refused.
+/// Who holds a place in a concurrency group: a flow as a whole, or a step of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Holder {
+    /// The flow.
+    pub flow: FlowId,
+    /// The step.
+    pub step: Option<StepNo>,
+}
+
+/// Why a claim was refused.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ClaimKind {
+pub enum Refusal {
     /// No slot is free.
     Slot,
+    /// The concurrency group is full.
+    Group {
+        /// Which.
+        name: String,
+        /// Who is in it, in no particular order.
+        holders: Vec<Holder>,
+    },
 }
 
-impl Claim {
-    /// What to call it when it is refused.
-    #[must_use]
-    pub const fn kind(&self) -> ClaimKind {
-        match self {
-            Self::Slot { .. } => ClaimKind::Slot,
-        }
-    }
-}
-
-impl fmt::Display for ClaimKind {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Slot => f.write_str("a free slot"),
+            Self::Slot => f.write_str("no slot is free"),
+            Self::Group { name, .. } => write!(f, "the concurrency group `{name}` is full"),
         }
     }
 }

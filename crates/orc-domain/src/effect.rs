@@ -9,12 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::claim::Claim;
 use crate::event::EventBody;
-use crate::flow::{FlowHead, Step};
-use crate::ids::{EffectId, RunId};
+use crate::flow::{FlowHead, FlowSpec, Step};
+use crate::ids::{EffectId, FlowId, RunId};
+use crate::input::Signed;
 use crate::path::StepPath;
-use crate::run::{Run, StopReason};
+use crate::profile::Profile;
+use crate::request::Request;
+use crate::run::{Message, Run, StopReason, WakeReason};
 use crate::time::Millis;
 use crate::transition::Transition;
+use crate::value::Text;
 
 /// An effect on the world.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -36,6 +40,13 @@ pub enum EffectKind {
         /// What to start.
         command: Command,
     },
+    /// The same for a run of an agent.
+    StartAgent {
+        /// Which run.
+        run: RunId,
+        /// What to start.
+        call: Box<AgentCall>,
+    },
     /// End the run's process group and prove that it is gone. The result comes back as `RunEnded`.
     StopRun {
         /// Which run.
@@ -45,6 +56,41 @@ pub enum EffectKind {
         /// Time between TERM and KILL; zero kills at once.
         grace: Millis,
     },
+    /// Start a child flow, or find that it is there. One that is over tells its parent again.
+    StartFlow {
+        /// What to start.
+        spec: Box<FlowSpec>,
+    },
+    /// Tell another flow something.
+    Tell {
+        /// Which.
+        flow: FlowId,
+        /// What, and in whose name.
+        signed: Box<Signed>,
+    },
+}
+
+/// An agent to start, with every choice already made.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AgentCall {
+    /// The agent.
+    pub profile: Profile,
+    /// Absolute path of the working directory.
+    pub directory: String,
+    /// Variables of the step; the host's allow-listed ones and those of the adapter are added where it is started.
+    pub env: BTreeMap<String, String>,
+    /// The step instance, which is also its conversation.
+    pub path: StepPath,
+    /// 1 for the first.
+    pub attempt: u32,
+    /// Why it is woken.
+    pub wake: WakeReason,
+    /// What it has been told in this conversation and no run has taken yet.
+    pub messages: Vec<Message>,
+    /// What it is asked, in parts: what came from outside is told apart.
+    pub prompt: Vec<Text>,
+    /// JSON Schema that its output must meet; with one, an end without output is no delivery.
+    pub schema: Option<serde_json::Value>,
 }
 
 /// A process to start, with every choice already made.
@@ -71,6 +117,8 @@ pub enum Change {
     Step(Step),
     /// A run, new or changed.
     Run(Run),
+    /// A request, new or changed.
+    Request(Request),
 }
 
 /// What `decide` says: commit this in one transaction, then do the effects.
@@ -126,7 +174,8 @@ impl Change {
             (Self::Head(_), Self::Head(_)) => true,
             (Self::Step(one), Self::Step(two)) => one.no == two.no,
             (Self::Run(one), Self::Run(two)) => one.id == two.id,
-            (Self::Head(_) | Self::Step(_) | Self::Run(_), _) => false,
+            (Self::Request(one), Self::Request(two)) => one.id == two.id,
+            (Self::Head(_) | Self::Step(_) | Self::Run(_) | Self::Request(_), _) => false,
         }
     }
 }

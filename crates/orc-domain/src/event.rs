@@ -4,11 +4,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::{Usage, Wall};
 use crate::flow::{FlowOutcome, StepOutcome};
-use crate::ids::{FlowId, RunId, WorkspaceId};
+use crate::hold::HoldReason;
+use crate::ids::{FlowId, MessageId, RequestId, RunId, WorkspaceId};
 use crate::path::StepPath;
 use crate::principal::Principal;
-use crate::run::{RunOutcome, StopReason};
+use crate::request::Answer;
+use crate::run::{RunOutcome, StopReason, WakeReason};
 use crate::time::Timestamp;
 
 /// The version of the fields below, in every row.
@@ -58,6 +61,9 @@ pub enum Fact {
     FlowFinished {
         /// How.
         outcome: FlowOutcome,
+        /// Why, where that is no step's doing; may be empty.
+        #[serde(default)]
+        detail: String,
     },
     /// A step was expanded into elements.
     StepExpanded {
@@ -113,6 +119,126 @@ pub enum Fact {
         /// At once.
         forced: bool,
     },
+    /// A flow waits for its concurrency group.
+    FlowQueued {
+        /// Which.
+        group: String,
+    },
+    /// Nothing more starts, in all of a flow or in a step.
+    HoldPlaced {
+        /// The step; none: the flow.
+        path: Option<StepPath>,
+        /// Why.
+        reason: HoldReason,
+        /// In the words of whoever placed it.
+        note: String,
+        /// When it ends by itself.
+        until: Option<Timestamp>,
+    },
+    /// It goes on.
+    HoldLifted {
+        /// The step; none: the flow.
+        path: Option<StepPath>,
+        /// Which kind.
+        reason: HoldReason,
+    },
+    /// A round of a `repeat` began.
+    RoundStarted {
+        /// The step that repeats.
+        path: StepPath,
+        /// 1 for the first.
+        number: u32,
+    },
+    /// A step began to wait for a child flow, people, a time or an event.
+    StepWaiting {
+        /// Which.
+        path: StepPath,
+        /// For what: `flow`, `request`, `time`, `event`.
+        on: String,
+        /// More of it: the id of the flow or request, the time, the kind of event.
+        what: String,
+    },
+    /// People are asked.
+    RequestOpened {
+        /// The step; none: the flow.
+        path: Option<StepPath>,
+        /// The request.
+        request: RequestId,
+        /// What kind: `approval`, `question`, `wall`.
+        kind: String,
+        /// What is asked.
+        message: String,
+        /// Who may answer; empty: the role admin.
+        by: Vec<String>,
+        /// When it closes by itself.
+        deadline: Timestamp,
+    },
+    /// People are told again: nobody has answered.
+    RequestReminded {
+        /// The step; none: the flow.
+        path: Option<StepPath>,
+        /// The request.
+        request: RequestId,
+        /// Who may answer by now.
+        by: Vec<String>,
+    },
+    /// A request has its answer.
+    RequestResolved {
+        /// The step; none: the flow.
+        path: Option<StepPath>,
+        /// The request.
+        request: RequestId,
+        /// The answer.
+        answer: Answer,
+        /// In the words of whoever gave it.
+        reason: String,
+    },
+    /// A wall was reached.
+    WallReached {
+        /// The step; none: the flow.
+        path: Option<StepPath>,
+        /// Which.
+        wall: Wall,
+    },
+    /// An agent's process exists.
+    AgentRunStarted {
+        /// The step, which is the conversation.
+        path: StepPath,
+        /// The run.
+        run: RunId,
+        /// 1 for the first.
+        attempt: u32,
+        /// The agent.
+        agent: String,
+        /// Why it was woken.
+        wake: WakeReason,
+    },
+    /// An agent's run is over.
+    AgentRunCompleted {
+        /// The step, which is the conversation.
+        path: StepPath,
+        /// The run.
+        run: RunId,
+        /// 1 for the first.
+        attempt: u32,
+        /// The agent.
+        agent: String,
+        /// How.
+        outcome: RunOutcome,
+        /// What it used.
+        usage: Usage,
+    },
+    /// A conversation has a new message, by an agent or to it.
+    MessageReceived {
+        /// The step, which is the conversation.
+        path: StepPath,
+        /// The message.
+        message: MessageId,
+        /// Who wrote it.
+        from: Principal,
+        /// Its text.
+        text: String,
+    },
 }
 
 impl Fact {
@@ -129,6 +255,46 @@ impl Fact {
             Self::CommandRunCompleted { .. } => "CommandRunCompleted",
             Self::RetryPlanned { .. } => "RetryPlanned",
             Self::RunStopRequested { .. } => "RunStopRequested",
+            Self::FlowQueued { .. } => "FlowQueued",
+            Self::HoldPlaced { .. } => "HoldPlaced",
+            Self::HoldLifted { .. } => "HoldLifted",
+            Self::RoundStarted { .. } => "RoundStarted",
+            Self::StepWaiting { .. } => "StepWaiting",
+            Self::RequestOpened { .. } => "RequestOpened",
+            Self::RequestReminded { .. } => "RequestReminded",
+            Self::RequestResolved { .. } => "RequestResolved",
+            Self::WallReached { .. } => "WallReached",
+            Self::AgentRunStarted { .. } => "AgentRunStarted",
+            Self::AgentRunCompleted { .. } => "AgentRunCompleted",
+            Self::MessageReceived { .. } => "MessageReceived",
+        }
+    }
+
+    /// The step it is about; `None` when it is about the whole flow.
+    #[must_use]
+    pub const fn path(&self) -> Option<&StepPath> {
+        match self {
+            Self::FlowStarted { .. }
+            | Self::FlowCancelRequested { .. }
+            | Self::FlowFinished { .. }
+            | Self::FlowQueued { .. } => None,
+            Self::StepExpanded { path, .. }
+            | Self::StepFinished { path, .. }
+            | Self::CommandRunStarted { path, .. }
+            | Self::CommandRunCompleted { path, .. }
+            | Self::RetryPlanned { path, .. }
+            | Self::RunStopRequested { path, .. }
+            | Self::RoundStarted { path, .. }
+            | Self::StepWaiting { path, .. }
+            | Self::AgentRunStarted { path, .. }
+            | Self::AgentRunCompleted { path, .. }
+            | Self::MessageReceived { path, .. } => Some(path),
+            Self::HoldPlaced { path, .. }
+            | Self::HoldLifted { path, .. }
+            | Self::RequestOpened { path, .. }
+            | Self::RequestReminded { path, .. }
+            | Self::RequestResolved { path, .. }
+            | Self::WallReached { path, .. } => path.as_ref(),
         }
     }
 }

@@ -3,17 +3,22 @@
 //! This is the state itself; rows are its projection. It holds what `decide` needs and nothing else: of runs only the
 //! live ones (the store keeps the others). Changes are made by applying a [`crate::effect::Change`], never in place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::{Usage, Wall};
+use crate::claim::Holder;
 use crate::graph::SpecIndex;
-use crate::ids::{ContentHash, FlowId, RunId, WorkspaceId};
+use crate::hold::Hold;
+use crate::ids::{ContentHash, FlowId, RequestId, RunId, WorkspaceId};
 use crate::path::StepPath;
 use crate::principal::Principal;
-use crate::run::{Failure, Run};
+use crate::request::Request;
+use crate::run::{Failure, Message, Run};
 use crate::time::Timestamp;
 use crate::value::Value;
+use crate::wait::Wait;
 
 /// What never changes about a flow, fixed when it starts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -38,6 +43,29 @@ pub struct FlowSpec {
     pub retry_of: Option<FlowId>,
     /// Results of that flow that stay true, by path; empty unless `retry_of` is set.
     pub taken_over: BTreeMap<StepPath, TakenOver>,
+    /// Child flows of that flow that are carried on instead of begun anew, by the path of their step.
+    #[serde(default)]
+    pub carried: BTreeMap<StepPath, FlowId>,
+    /// The step that this flow is a child of.
+    #[serde(default)]
+    pub parent: Option<Parent>,
+    /// Concurrency groups that the flows above it are in: it is in them with them.
+    #[serde(default)]
+    pub groups_above: BTreeSet<String>,
+    /// Added to the priority of each of its steps.
+    #[serde(default)]
+    pub priority: i16,
+}
+
+/// The step whose child a flow is.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Parent {
+    /// Its flow.
+    pub flow: FlowId,
+    /// Its position there.
+    pub no: StepNo,
+    /// Its name there.
+    pub path: StepPath,
 }
 
 /// A result that a retry takes over instead of making it again.
@@ -69,12 +97,46 @@ pub struct FlowHead {
     pub main_failed: bool,
     /// The same in `finally`.
     pub finally_failed: bool,
+    /// Why nothing of it, or of one of its steps, may start.
+    #[serde(default)]
+    pub holds: Vec<Hold>,
+    /// The concurrency group that it is in.
+    #[serde(default)]
+    pub group: Option<String>,
+    /// What its agents used.
+    #[serde(default)]
+    pub usage: Usage,
+    /// How often its walls count: 1, and one more each time somebody raised them.
+    #[serde(default = "one")]
+    pub raised: u32,
+    /// When its time is over, if its budget has one.
+    #[serde(default)]
+    pub time_over: Option<Timestamp>,
+    /// What it hands to its parent, once it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
+    pub output: Option<Value>,
+    /// Why it ended as it did, where that is no step's doing.
+    #[serde(default)]
+    pub detail: String,
+}
+
+const fn one() -> u32 {
+    1
 }
 
 /// Where a flow stands. Waiting and paused are derived from its steps, runs and holds.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowState {
+    /// Its concurrency group is full; nothing of it has begun.
+    Queued {
+        /// Since when.
+        since: Timestamp,
+        /// The group.
+        group: String,
+        /// Who was in it when it was tried last.
+        behind: Vec<Holder>,
+    },
     /// Its steps are being carried out.
     Live {
         /// Which part.
@@ -124,6 +186,13 @@ pub enum Stop {
         /// When.
         at: Timestamp,
     },
+    /// A wall was reached and nobody raised it: as after a cancel, but for the outcome.
+    Exhausted {
+        /// Which wall.
+        wall: Wall,
+        /// When.
+        at: Timestamp,
+    },
 }
 
 /// How a flow ended.
@@ -167,8 +236,8 @@ pub struct Step {
     pub path: StepPath,
     /// Its definition.
     pub spec: SpecIndex,
-    /// For the element of a fan-out: the group it belongs to, its index and its value.
-    pub element: Option<Element>,
+    /// What made it.
+    pub origin: Origin,
     /// Where it stands.
     pub state: StepState,
     /// Since when it stands there.
@@ -179,6 +248,18 @@ pub struct Step {
     pub failures: u32,
     /// Of these, those whose process was lost.
     pub losses: Losses,
+    /// Of these, those that fell silent.
+    #[serde(default)]
+    pub silences: u32,
+    /// Of these, those that failed because a service outside had a bad moment.
+    #[serde(default)]
+    pub upstream: u32,
+    /// How often its agent was told that it owes something.
+    #[serde(default)]
+    pub reminders: u32,
+    /// What its agent has been told and no run has taken yet.
+    #[serde(default)]
+    pub inbox: Vec<Message>,
     /// What it put out, once it succeeded. The results of a fan-out are those of its elements.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
     pub output: Option<Value>,
@@ -194,6 +275,46 @@ pub struct Losses {
     pub in_vain: u32,
     /// Steps of the flow that were finished at the last one.
     pub finished_then: u32,
+}
+
+/// What made a step instance.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The start of the flow: its position is that of its definition.
+    Root,
+    /// A fan-out.
+    Element(Element),
+    /// A `repeat`.
+    Round {
+        /// The step that repeats.
+        of: StepNo,
+        /// 1 for the first round.
+        number: u32,
+        /// The position of the first step of the body in this round.
+        first: StepNo,
+    },
+}
+
+impl Origin {
+    /// The element, if it is one.
+    #[must_use]
+    pub const fn element(&self) -> Option<&Element> {
+        match self {
+            Self::Element(element) => Some(element),
+            Self::Root | Self::Round { .. } => None,
+        }
+    }
+
+    /// The step that made it: the fan-out, or the step that repeats.
+    #[must_use]
+    pub const fn above(&self) -> Option<StepNo> {
+        match self {
+            Self::Root => None,
+            Self::Element(element) => Some(element.group),
+            Self::Round { of, .. } => Some(*of),
+        }
+    }
 }
 
 /// The element of a fan-out.
@@ -227,8 +348,8 @@ pub enum StepState {
         /// Which.
         run: RunId,
     },
-    /// A fan-out whose elements are not all finished.
-    Waiting(FanOut),
+    /// It has no run and waits: for its elements or rounds, a child flow, people, a time, an event.
+    Waiting(Wait),
     /// Over.
     Finished {
         /// How.
@@ -237,28 +358,20 @@ pub enum StepState {
 }
 
 /// Why a ready step does not start although its time has come.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
     /// No slot is free in this instance.
     Slot,
-    /// As many elements of its fan-out hold a slot as `limit:` allows.
+    /// As many elements of its fan-out are under way as `limit:` allows.
     Limit,
-}
-
-/// The expansion of a fan-out. How many elements run or are finished is counted from the elements, not stored twice.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct FanOut {
-    /// The elements that are not written yet, from the list that was evaluated once.
-    pub list: Vec<Value>,
-    /// Elements in all.
-    pub total: u32,
-    /// Elements written so far; a join waits until it equals `total`.
-    pub expanded: u32,
-    /// The position of element 0; elements follow without gaps.
-    pub first: StepNo,
-    /// Elements that were not written were given up, by a cancel or `fail_fast`.
-    pub cut: bool,
+    /// Its concurrency group is full.
+    Group {
+        /// Which.
+        name: String,
+        /// Who was in it when it was tried last.
+        behind: Vec<Holder>,
+    },
 }
 
 /// How a step instance ended. Skipped, succeeded and failed are never mixed.
@@ -304,6 +417,11 @@ pub enum SkipReason {
         /// How it ended.
         outcome: String,
     },
+    /// Its concurrency group was full, and it does not wait.
+    Group {
+        /// Which.
+        name: String,
+    },
 }
 
 impl std::fmt::Display for SkipReason {
@@ -311,6 +429,7 @@ impl std::fmt::Display for SkipReason {
         match self {
             Self::Condition => f.write_str("its `if` is false"),
             Self::Parent { path, outcome } => write!(f, "`{path}` {outcome}"),
+            Self::Group { name } => write!(f, "the concurrency group `{name}` was full"),
         }
     }
 }
@@ -326,6 +445,8 @@ pub struct Flow {
     pub steps: Vec<Step>,
     /// Runs that are not finished.
     pub runs: BTreeMap<RunId, Run>,
+    /// Requests that are not answered.
+    pub requests: BTreeMap<RequestId, Request>,
 }
 
 impl Flow {

@@ -1,11 +1,12 @@
 //! A hold: why work below a scope may not start. Admission means that there is no hold on any scope above.
 //!
-//! One shape for a paused flow, a parked provider key, a quarantined step, a draining instance. Sticky: only a named
+//! One shape for a paused flow, a paused step, a wall that was reached; what stands above a flow follows. Sticky: only a named
 //! person lifts it, with a reason; nothing automatic does.
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{FlowId, HoldId};
+use crate::budget::Wall;
+use crate::ids::HoldId;
 use crate::path::StepPath;
 use crate::principal::Principal;
 use crate::time::Timestamp;
@@ -19,6 +20,8 @@ pub struct Hold {
     pub scope: HoldScope,
     /// Why.
     pub reason: HoldReason,
+    /// In the words of whoever put it there; may be empty.
+    pub note: String,
     /// Who put it there.
     pub by: Principal,
     /// Since when.
@@ -29,26 +32,24 @@ pub struct Hold {
     pub sticky: bool,
 }
 
-/// What a hold covers.
+/// What a hold covers, of the flow that it stands in.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldScope {
-    /// Everything in this instance: it drains.
-    Instance,
-    /// One flow.
-    Flow(FlowId),
-    /// One step instance of a flow.
-    Step(FlowId, StepPath),
+    /// All of it, and the flows that are its children.
+    Flow,
+    /// One step of it, with what is below.
+    Step(StepPath),
 }
 
 /// Why a hold exists.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldReason {
-    /// The instance is shutting down.
-    Draining,
     /// A person paused it.
     Paused,
-    /// The step lost its process again and again.
-    Quarantined,
+    /// The flow that it is a child of is held.
+    ParentHeld,
+    /// A wall was reached; the request to raise it is open.
+    Wall(Wall),
 }

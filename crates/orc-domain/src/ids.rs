@@ -169,6 +169,10 @@ id_type!(
     RequestId, "req"
 );
 id_type!(
+    /// A message in a conversation.
+    MessageId, "msg"
+);
+id_type!(
     /// A reason why work below a scope may not start.
     HoldId, "hold"
 );

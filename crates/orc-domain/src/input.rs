@@ -2,9 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::RunId;
+use crate::action::WaitEvent;
+use crate::budget::Usage;
+use crate::flow::FlowOutcome;
+use crate::hold::HoldReason;
+use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId};
+use crate::path::StepPath;
 use crate::principal::Principal;
-use crate::run::{Failure, Process};
+use crate::request::{Answer, Standing};
+use crate::run::{AgentStop, Failure, Process};
+use crate::time::Timestamp;
 use crate::value::Value;
 
 /// An input and who sent it.
@@ -35,6 +42,19 @@ pub enum Input {
         run: RunId,
         /// How.
         ending: Ending,
+        /// What is known of an agent at its end.
+        told: Option<Told>,
+    },
+    /// A run of an agent said something. Told now and then, not each time.
+    RunHeard {
+        /// Which run.
+        run: RunId,
+        /// When it said something last.
+        at: Timestamp,
+        /// What it used so far.
+        usage: Usage,
+        /// It does the same again and again.
+        looping: bool,
     },
     /// A run's process is gone, or was never started, and nobody knows more: its instance ended.
     RunLost {
@@ -50,6 +70,83 @@ pub enum Input {
         /// End at once even if it is the first time.
         force: bool,
     },
+    /// A child flow is over.
+    ChildEnded {
+        /// Which.
+        flow: FlowId,
+        /// How.
+        outcome: FlowOutcome,
+        /// What it hands over.
+        output: Option<Value>,
+        /// Why, where that is known.
+        detail: String,
+    },
+    /// Somebody answers a request.
+    Answer {
+        /// Which.
+        request: RequestId,
+        /// Yes or no.
+        answer: Answer,
+        /// What they saw; none: whatever it is now.
+        subject: Option<ContentHash>,
+        /// What they are.
+        standing: Standing,
+        /// In their words; may be empty.
+        reason: String,
+    },
+    /// Somebody wants nothing more to start, in all of it or in one step.
+    Hold {
+        /// The step; none: the flow.
+        step: Option<StepPath>,
+        /// Why.
+        reason: HoldReason,
+        /// In their words; may be empty.
+        note: String,
+        /// When it ends by itself, if it does.
+        until: Option<Timestamp>,
+    },
+    /// Somebody wants it to go on.
+    Lift {
+        /// The step; none: the flow.
+        step: Option<StepPath>,
+        /// Which kind of hold.
+        reason: HoldReason,
+    },
+    /// Somebody writes to the agent of a step.
+    Message {
+        /// The step.
+        path: StepPath,
+        /// The message's id, made where it came in: a message that comes twice is heard once.
+        id: MessageId,
+        /// The text.
+        text: String,
+    },
+    /// Something happened in another flow.
+    Happened {
+        /// What.
+        event: WaitEvent,
+        /// In which flow.
+        flow: FlowId,
+        /// The name of its pipeline.
+        pipeline: String,
+        /// When.
+        at: Timestamp,
+        /// How it ended, for expressions.
+        outcome: String,
+    },
+}
+
+/// What is known of an agent when its run is over.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// Its last message.
+    pub answer: Option<String>,
+    /// What it used.
+    pub usage: Usage,
+    /// Why it stopped, where that is known.
+    pub stop: Option<AgentStop>,
+    /// When it said something last, if it did.
+    pub last_output_at: Option<Timestamp>,
 }
 
 /// How a process ended.
@@ -60,6 +157,16 @@ pub enum Ending {
     Delivered {
         /// Its outputs.
         output: Value,
+    },
+    /// An agent ended well and owes something.
+    NoDeliverable {
+        /// What.
+        missing: String,
+    },
+    /// An agent says that it cannot go on without an answer.
+    Blocked {
+        /// What it asks, or why.
+        why: String,
     },
     /// It did not.
     Failed(Failure),

@@ -42,6 +42,20 @@ impl StepPath {
         Self(format!("{}[{index}]", self.0))
     }
 
+    /// A step of the body of this `repeat` in a round: `check~2/test`.
+    #[must_use]
+    pub fn in_round(&self, number: u32, key: &str) -> Self {
+        Self(format!("{}~{number}/{key}", self.0))
+    }
+
+    /// The element of this fan-out for a combination of a `matrix`: `build{os=linux}`. Other characters than letters,
+    /// digits, `.`, `_` and `-` become `%` and two hexadecimal digits each, so that distinct combinations stay distinct.
+    #[must_use]
+    pub fn cell<'a>(&self, axes: impl Iterator<Item = (&'a str, String)>) -> Self {
+        let axes: Vec<String> = axes.map(|(axis, value)| format!("{axis}={}", escape(&value))).collect();
+        Self(format!("{}{{{}}}", self.0, axes.join(",")))
+    }
+
     /// As text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -52,16 +66,20 @@ impl StepPath {
     /// character becomes `%` and its two hexadecimal digits.
     #[must_use]
     pub fn file_name(&self) -> String {
-        let mut name = String::with_capacity(self.0.len() + 8);
-        for byte in self.0.bytes() {
-            if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' || byte == b'.' {
-                name.push(char::from(byte));
-            } else {
-                name.push_str(&format!("%{byte:02x}"));
-            }
-        }
-        name
+        escape(&self.0)
     }
+}
+
+fn escape(text: &str) -> String {
+    let mut name = String::with_capacity(text.len() + 8);
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' || byte == b'.' {
+            name.push(char::from(byte));
+        } else {
+            name.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    name
 }
 
 impl fmt::Display for StepPath {

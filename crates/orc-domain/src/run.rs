@@ -7,9 +7,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::{Usage, Wall};
 use crate::flow::StepNo;
-use crate::ids::{FlowId, InstanceId, RunId};
+use crate::ids::{ContentHash, FlowId, InstanceId, MessageId, RunId};
 use crate::path::StepPath;
+use crate::principal::Principal;
+use crate::request::Answer;
 use crate::time::{Millis, Timestamp};
 
 /// One attempt at a step.
@@ -29,8 +32,104 @@ pub struct Run {
     pub wake: WakeReason,
     /// When it was decided.
     pub created_at: Timestamp,
+    /// What is known of it as an agent's; none: a command.
+    #[serde(default)]
+    pub agent: Option<AgentRun>,
     /// Where it stands.
     pub state: RunState,
+}
+
+/// What the log of an agent's run knows beside its state.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AgentRun {
+    /// The agent's name.
+    pub agent: String,
+    /// Its profile, by the hash of what was used.
+    pub profile: ContentHash,
+    /// How long it may say nothing.
+    pub silence: Millis,
+    /// When it said something last; its start at first.
+    pub last_output_at: Option<Timestamp>,
+    /// What it used, as it told.
+    pub usage: Usage,
+    /// Messages that it took from the inbox of its conversation.
+    pub messages: Vec<Message>,
+    /// Its last message.
+    pub answer: Option<String>,
+    /// Why it ended, where that is known.
+    pub stop: Option<AgentStop>,
+}
+
+/// A message to an agent in a conversation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Message {
+    /// Its id.
+    pub id: MessageId,
+    /// Who wrote it.
+    pub from: Principal,
+    /// When.
+    pub at: Timestamp,
+    /// The text.
+    pub text: String,
+}
+
+/// Why an agent stopped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentStop {
+    /// It had nothing more to do.
+    NoToolUse,
+    /// It took as many turns as it may.
+    MaxTurns,
+    /// What it was told did not fit.
+    PromptTooLong,
+    /// A hook ended it.
+    Hook,
+    /// It was ended, or broke off.
+    Abort,
+    /// It said nothing for too long.
+    Silence,
+    /// A wall was reached.
+    Spend,
+    /// It did the same again and again.
+    Looping,
+    /// A person took over.
+    Takeover,
+    /// It owed something and did not deliver it.
+    Contract,
+}
+
+impl AgentStop {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::NoToolUse,
+        Self::MaxTurns,
+        Self::PromptTooLong,
+        Self::Hook,
+        Self::Abort,
+        Self::Silence,
+        Self::Spend,
+        Self::Looping,
+        Self::Takeover,
+        Self::Contract,
+    ];
+
+    /// The word in rows and documents.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NoToolUse => "no_tool_use",
+            Self::MaxTurns => "max_turns",
+            Self::PromptTooLong => "prompt_too_long",
+            Self::Hook => "hook",
+            Self::Abort => "abort",
+            Self::Silence => "silence",
+            Self::Spend => "spend",
+            Self::Looping => "looping",
+            Self::Takeover => "takeover",
+            Self::Contract => "contract",
+        }
+    }
 }
 
 /// Where a run stands.
@@ -91,6 +190,20 @@ pub enum StopReason {
     FinallyDeadline,
     /// No start was confirmed in time.
     StartDeadline,
+    /// It said nothing for longer than it may.
+    Silence,
+    /// It did the same again and again.
+    Looping,
+    /// A wall was reached.
+    Wall(Wall),
+}
+
+impl StopReason {
+    /// Whether its step is no longer wanted, so that what a run that was stopped for it did not do is done by no other.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Cancel | Self::FailFast | Self::FinallyDeadline)
+    }
 }
 
 /// A process, so that it can be recognised even after its number was used again.
@@ -223,6 +336,42 @@ pub enum Cause {
         /// Of how many.
         total: u32,
     },
+    /// A step of this round of a `repeat` failed.
+    Round {
+        /// 1 for the first.
+        number: u32,
+    },
+    /// `until:` did not hold after the last round.
+    Rounds {
+        /// How many were made.
+        made: u32,
+    },
+    /// The child flow did not succeed.
+    Child {
+        /// How it ended.
+        outcome: crate::flow::FlowOutcome,
+    },
+    /// People answered no, or nobody did in time.
+    Answer {
+        /// Who; `system` at the deadline.
+        by: Principal,
+        /// What.
+        answer: Answer,
+    },
+    /// The event did not come within this time.
+    NoEvent(Millis),
+    /// The agent ended and owes something.
+    Missing,
+    /// The agent says that it cannot go on.
+    Blocked,
+    /// The agent says that it failed.
+    Reported,
+    /// The agent said nothing for longer than it may.
+    Silent(Millis),
+    /// The agent did the same again and again.
+    Looping,
+    /// A wall was reached.
+    Wall(Wall),
 }
 
 impl fmt::Display for Cause {
@@ -243,6 +392,18 @@ impl fmt::Display for Cause {
             }
             Self::Expansion => f.write_str("its list cannot be expanded"),
             Self::Elements { failed, total } => write!(f, "{failed} of {total} elements failed"),
+            Self::Round { number } => write!(f, "round {number} failed"),
+            Self::Rounds { made } => write!(f, "`until` did not hold after {made} rounds"),
+            Self::Child { outcome } => write!(f, "the child flow ended {}", outcome.word()),
+            Self::Answer { by: Principal::System, answer } => write!(f, "{} at its deadline", answer.word()),
+            Self::Answer { by, answer } => write!(f, "{} by {by}", answer.word()),
+            Self::NoEvent(after) => write!(f, "the event did not come within {after}"),
+            Self::Missing => f.write_str("it ended without what it owes"),
+            Self::Blocked => f.write_str("it says that it cannot go on"),
+            Self::Reported => f.write_str("it says that it failed"),
+            Self::Silent(after) => write!(f, "it said nothing for {after} and was ended"),
+            Self::Looping => f.write_str("it did the same again and again and was ended"),
+            Self::Wall(wall) => write!(f, "its budget of `{}` was used up", wall.word()),
         }
     }
 }
@@ -264,6 +425,11 @@ pub enum WakeReason {
         /// The lost run.
         lost: RunId,
     },
+    /// Somebody wrote to it.
+    UserMessage {
+        /// The message that woke it; all of them are in its inbox.
+        message: MessageId,
+    },
 }
 
 impl WakeReason {
@@ -273,6 +439,7 @@ impl WakeReason {
         match self {
             Self::PipelineStep => "pipelineStep",
             Self::Recovery { .. } => "recovery",
+            Self::UserMessage { .. } => "userMessage",
         }
     }
 }

@@ -40,7 +40,7 @@ pub enum Value {
 }
 
 /// Text and where it came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Text {
     /// The characters.
     pub text: String,
