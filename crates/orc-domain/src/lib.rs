@@ -6,6 +6,7 @@
 //! Where to read: [`input`] is all the orchestrator can hear, [`effect`] all it can do, [`flow`] what it remembers in
 //! between, [`graph`] what it was asked to do. [`event`] is what others may know of it afterwards.
 
+pub mod agent;
 pub mod claim;
 pub mod effect;
 pub mod event;
@@ -16,6 +17,7 @@ pub mod hold;
 pub mod ids;
 pub mod input;
 pub mod json_schema;
+pub mod liveness;
 pub mod money;
 pub mod outputs;
 pub mod path;
