@@ -1,6 +1,6 @@
 //! What an operator does day by day: follow logs, watch, back up, draw, plan, keep the data directory small.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "what these functions cannot do fails the test")]
+#![expect(clippy::panic, reason = "what these functions cannot do fails the test")]
 
 mod support;
 
@@ -153,4 +153,45 @@ fn following_a_flow_that_was_left_says_so() {
     let said = follower.wait();
     assert_eq!(said.code, Some(130));
     assert_eq!(said.err, format!("nobody carries {flow} on; `orchestrator flows resume {flow}` does\n"));
+}
+
+#[test]
+fn status_is_watched_and_says_only_what_is_new() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    until("the other step is over", || world.json(&["status"])["running"].as_array().unwrap().len() == 1);
+    let files = ["all", "flow", "lines"].map(|name| world.path().join(name));
+    let watch = |file: &std::path::Path, more: &[&str]| {
+        world.start_into(file, &[&["status", "--watch", "--interval", "100ms"][..], more].concat())
+    };
+    let all = watch(&files[0], &[]);
+    let of_flow = watch(&files[1], &[&flow]);
+    let documents = watch(&files[2], &["--output", "jsonl"]);
+    until("each shows it once", || files.iter().all(|file| read(file).contains("hold")));
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    // One flow ends by itself; everything never does.
+    assert_eq!(of_flow.wait().code, Some(0));
+    until("the end is told", || {
+        read(&files[0]).contains("0 live, 1 finished") && read(&files[2]).contains("\"outcome\":\"succeeded\"")
+    });
+    for watching in [all, documents] {
+        watching.signal(Signal::INT);
+        assert_eq!(watching.wait().code, Some(130));
+    }
+    let said = read(&files[0]);
+    assert!(said.starts_with("running\n") && said.matches("totals\n").count() >= 2, "{said}");
+    assert!(said.contains("\n-- 20") && said.contains("\nrecent\n"), "{said}");
+    let said = read(&files[1]);
+    assert!(said.starts_with(&format!("{flow}  ship  live\n")), "{said}");
+    assert!(said.contains(&format!("{flow}  ship  succeeded\n")), "{said}");
+    let documents: Vec<Value> = read(&files[2]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(documents.len() >= 2 && documents.len() <= 10, "only what is new: {}", documents.len());
+    assert!(documents.iter().all(|document| document["schema"] == "orc/status/1"));
+    for args in [&["status", "--watch", "--output", "json"][..], &["status", "--watch", "--interval", "1ms"]] {
+        assert_eq!(world.run_to(2, args).out, "");
+    }
 }

@@ -5,6 +5,7 @@ mod examples;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use orc_domain::time::Millis;
 
 use crate::output::OutputArgs;
 
@@ -120,8 +121,25 @@ pub(crate) struct LimitArgs {
 pub(crate) struct ValidateArgs {
     /// Files [default: `pipelines/*.yaml` and `orchestrator.yaml`]
     pub(crate) files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    /// Form of the data on standard output
+    #[arg(long, short = 'o', value_enum, default_value_t, value_name = "FORM")]
+    pub(crate) output: ProblemForm,
+}
+
+/// Forms of what is wrong with files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProblemForm {
+    /// For people.
+    #[default]
+    Table,
+    /// One JSON document with a `schema`.
+    Json,
+    /// One JSON document per line.
+    Jsonl,
+    /// The JSON document as YAML.
+    Yaml,
+    /// SARIF 2.1.0, for forges and editors.
+    Sarif,
 }
 
 #[derive(Debug, Args)]
@@ -161,8 +179,20 @@ pub(crate) enum SchemaOf {
 pub(crate) struct StatusArgs {
     /// A flow or a run; any unique ending of its id with six characters or more
     pub(crate) id: Option<String>,
+    /// Show it again and again; a flow or a run until it is over
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, requires = "watch")]
+    pub(crate) interval: Millis,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// A length of time between two looks.
+fn interval(text: &str) -> Result<Millis, String> {
+    let interval = Millis::parse(text).filter(|interval| *interval >= Millis::from_millis(100));
+    interval.ok_or_else(|| "write a length of time of 100ms or more, such as `1s`".to_owned())
 }
 
 #[derive(Debug, Args)]

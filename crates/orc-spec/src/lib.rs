@@ -14,6 +14,7 @@ pub mod keys;
 mod pipeline;
 mod profile;
 mod read;
+pub mod sarif;
 pub mod schema;
 pub mod settings;
 mod shell;

@@ -25,7 +25,8 @@ pub(super) const VALIDATE: &str = "\
 Examples:
   orchestrator validate
   orchestrator validate pipelines/check.yaml
-  orchestrator validate --output json                for editors and pipelines";
+  orchestrator validate --output json                for editors and pipelines
+  orchestrator validate --output sarif > problems.sarif";
 
 pub(super) const GRAPH: &str = "\
 Examples:
@@ -36,7 +37,13 @@ pub(super) const STATUS: &str = "\
 Examples:
   orchestrator status                                everything
   orchestrator status 4h7m8a                         one flow or run, by the end of its id
-  orchestrator status --output json";
+  orchestrator status --watch                        drawn again every second
+  orchestrator status 4h7m8a --watch                 the same for one flow, until it is over
+  orchestrator status --output json
+
+With `--watch` a terminal is drawn over in place. A pipe or a file gets every section once, then only the sections that say
+something new (ages alone are nothing new), below a line with the time; `--output jsonl` gives the whole document each time
+something is new. Ctrl-C ends with 130.";
 
 pub(super) const EXPLAIN: &str = "\
 Examples:
