@@ -79,12 +79,22 @@ pub(crate) enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Print the manual page, or write all of them
+    #[command(after_help = examples::MAN)]
+    Man(ManArgs),
     /// Print a part of the reference as Markdown
     #[command(hide = true)]
     Reference {
         /// Which part
         part: ReferencePart,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write one page for each command into this directory, which is made if it is missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

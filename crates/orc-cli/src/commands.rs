@@ -11,6 +11,7 @@ mod flows;
 mod graph;
 mod init;
 mod logs;
+mod man;
 mod reference;
 mod resume;
 mod retry;
@@ -50,6 +51,7 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Db(DbCommand::Vacuum) => db::vacuum(&context).await,
         Command::Config(ConfigCommand::Show { origin, output }) => config::show(&context, origin, output),
         Command::Completions { shell } => completions::run(shell),
+        Command::Man(args) => man::run(&context, &args),
         Command::Reference { part } => reference::run(part),
     }
 }

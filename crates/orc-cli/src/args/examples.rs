@@ -79,6 +79,11 @@ Examples:
   orchestrator resume --all
   orchestrator resume 4h7m8a";
 
+pub(super) const MAN: &str = "\
+Examples:
+  orchestrator man | man -l -
+  orchestrator man --dir ~/.local/share/man/man1";
+
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   orchestrator completions bash > ~/.local/share/bash-completion/completions/orchestrator
