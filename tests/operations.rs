@@ -6,7 +6,7 @@ mod support;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Gate, World, start_held, until};
+use support::{Gate, World, lines, start_held, until};
 
 /// `hold` runs until the gate opens, `other` beside it, `next` after it.
 const HELD: &str = concat!(
@@ -194,4 +194,34 @@ fn status_is_watched_and_says_only_what_is_new() {
     for args in [&["status", "--watch", "--output", "json"][..], &["status", "--watch", "--interval", "1ms"]] {
         assert_eq!(world.run_to(2, args).out, "");
     }
+}
+
+#[test]
+fn a_backup_in_the_place_of_the_database_carries_a_flow_on() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    until("the other step is over", || world.json(&["status"])["running"].as_array().unwrap().len() == 1);
+    world.run_to(0, &["db", "backup", "copy.db"]);
+    running.signal(Signal::KILL);
+    running.wait();
+    // The machine is gone with its data directory; what is left is the copy.
+    std::fs::remove_dir_all(world.data()).unwrap();
+    std::fs::create_dir(world.data()).unwrap();
+    std::fs::rename(world.repo().join("copy.db"), world.data().join("orchestrator.db")).unwrap();
+    let before = world.json(&["flows", "show", &flow]);
+    assert_eq!((&before["state"], &before["carried_on"]), (&"live".into(), &false.into()));
+    let resumed = world.start(&["resume", "--all"]);
+    until("the step is tried again", || lines(world.repo().join("started")).len() == 2);
+    gate.open();
+    let said = resumed.wait();
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains("1 run(s) of an earlier process were lost"), "{}", said.err);
+    let after = world.json(&["flows", "show", &flow]);
+    assert_eq!(after["outcome"], "succeeded");
+    let attempts: Vec<_> = after["steps"].as_array().unwrap().iter().map(|step| step["attempts"].clone()).collect();
+    assert_eq!(attempts, [2, 2, 1], "what was over is not done again");
+    assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
 }

@@ -332,8 +332,11 @@ pub(crate) enum DbCommand {
     Check(OutputArgs),
     /// Write a consistent copy while it is in use
     Backup {
-        /// The file to write; it must not exist
+        /// The file to write
         file: PathBuf,
+        /// Replace the file if it is there
+        #[arg(long)]
+        force: bool,
     },
     /// Bring the schema up to this program's version
     Migrate,
