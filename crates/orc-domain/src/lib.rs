@@ -8,6 +8,7 @@
 
 pub mod action;
 pub mod budget;
+pub mod agent;
 pub mod claim;
 pub mod effect;
 pub mod event;
@@ -18,6 +19,7 @@ pub mod hold;
 pub mod ids;
 pub mod input;
 pub mod json_schema;
+pub mod liveness;
 pub mod money;
 pub mod outputs;
 pub mod path;
