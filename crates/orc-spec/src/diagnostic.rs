@@ -96,6 +96,12 @@ codes! {
     Tainted = "tainted",
     /// A script that runs its own text again.
     Reevaluated = "reevaluated",
+    /// A profile that is not front matter between two lines of `---` with a text below.
+    FrontMatter = "front_matter",
+    /// Two files give the same name.
+    DuplicateName = "duplicate_name",
+    /// A key that the chosen adapter cannot honour.
+    NotHonoured = "not_honoured",
     /// Further problems are not shown.
     TooMany = "too_many",
 }

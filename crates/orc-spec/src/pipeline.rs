@@ -16,7 +16,8 @@ use orc_domain::graph::{Condition, PhaseKind, Pipeline};
 
 pub use self::inputs::{InputError, RawInput, check_inputs};
 use self::order::Order;
-pub(crate) use self::step::is_variable;
+pub(crate) use self::inputs::is_identifier;
+pub(crate) use self::step::{check_variable, is_variable};
 use self::step::{Draft, PartialRetry, Shared, Turn, Worktree};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::expression::{Names, Reader, StepFacts, Taint, Type, is_never};

@@ -414,7 +414,7 @@ pub(super) fn env<'a>(
     (templates, names)
 }
 
-fn check_variable(name: &Name, report: &mut Report) -> bool {
+pub(crate) fn check_variable(name: &Name, report: &mut Report) -> bool {
     if !is_variable(&name.text) {
         let message = format!("`{}` cannot be the name of an environment variable", read::excerpt(&name.text));
         report
