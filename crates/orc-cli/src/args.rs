@@ -232,11 +232,21 @@ pub(crate) struct RunsListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// A flow or a run; any unique ending of its id with six characters or more
-    pub(crate) id: String,
+    /// Flows or runs; any unique ending of an id with six characters or more
+    #[arg(required = true)]
+    pub(crate) ids: Vec<String>,
     /// Only of this step of the flow
     #[arg(long, value_name = "PATH")]
     pub(crate) step: Option<String>,
+    /// Go on until all of it is over, in the order of time
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only what is not older: `10m`, `2026-03-01T12:30:00Z`
+    #[arg(long, value_name = "DURATION|TIME")]
+    pub(crate) since: Option<String>,
+    /// With what happened to the steps and the flow, in the order of time
+    #[arg(long)]
+    pub(crate) events: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

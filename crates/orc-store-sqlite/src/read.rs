@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use orc_domain::effect::Effect;
 use orc_domain::event::Event;
-use orc_domain::flow::Flow;
+use orc_domain::flow::{Flow, FlowHead, FlowSpec};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, RunId};
 use orc_ports::reader::{AnyId, FlowFilter, FlowLine, RunRecord, StepCounts, Totals};
@@ -98,6 +98,12 @@ impl Reads {
         }
         claimed.sort_unstable();
         Ok(Some(LoadedFlow { flow: Flow { spec, head, steps, runs }, claimed }))
+    }
+
+    pub(crate) async fn flow_head(&self, id: FlowId) -> Answer<Option<(FlowSpec, FlowHead)>> {
+        let text = id.to_string();
+        let found = query(FLOW_GET.text).bind(&text).fetch_optional(&self.pool).await.map_err(failed("flow_head"))?;
+        found.map(|found| row::flow(&found, &text)).transpose()
     }
 
     pub(crate) async fn flows_unfinished(&self, after: Option<FlowId>, limit: u32) -> Answer<Vec<FlowId>> {

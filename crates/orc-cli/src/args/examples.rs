@@ -48,9 +48,13 @@ Examples:
   orchestrator logs 4h7m8a                           of a flow: all its runs
   orchestrator logs 4h7m8a --step test               of a fan-out: all its elements
   orchestrator logs 4h7m8a --step 'test[3]'
-  orchestrator logs 4h7m8a --output jsonl            lines with time and stream
+  orchestrator logs 4h7m8a --follow                  until the flow is over
+  orchestrator logs 4h7m8a --events --since 10m      with what happened to its steps
+  orchestrator logs 4h7m8a q6f2zd --output jsonl     lines with run, time and stream
 
-A run that goes on is shown as far as it is written. A run that printed nothing may have no log.";
+Runs are printed one after another. With `--follow`, `--events` or several ids they are put together in the order of time,
+each line with its step before it: `|` stands before output, `--` before remarks, `**` before events. Without `--follow` a
+run that goes on is shown as far as it is written. A run that printed nothing may have no log. Ctrl-C ends with 130.";
 
 pub(super) const CANCEL: &str = "\
 Examples:
