@@ -7,8 +7,8 @@
 //! between, [`graph`] what it was asked to do. [`event`] is what others may know of it afterwards.
 
 pub mod action;
-pub mod budget;
 pub mod agent;
+pub mod budget;
 pub mod claim;
 pub mod effect;
 pub mod event;
