@@ -297,18 +297,4 @@ impl Fact {
             | Self::WallReached { path, .. } => path.as_ref(),
         }
     }
-
-    /// The step it is about; `None` when it is about the whole flow.
-    #[must_use]
-    pub const fn path(&self) -> Option<&StepPath> {
-        match self {
-            Self::FlowStarted { .. } | Self::FlowCancelRequested { .. } | Self::FlowFinished { .. } => None,
-            Self::StepExpanded { path, .. }
-            | Self::StepFinished { path, .. }
-            | Self::CommandRunStarted { path, .. }
-            | Self::CommandRunCompleted { path, .. }
-            | Self::RetryPlanned { path, .. }
-            | Self::RunStopRequested { path, .. } => Some(path),
-        }
-    }
 }
