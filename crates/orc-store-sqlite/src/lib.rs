@@ -20,6 +20,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
+use orc_domain::action::WaitEvent;
 use orc_domain::effect::Effect;
 use orc_domain::event::Event;
 use orc_domain::graph::Pipeline;
@@ -80,7 +81,7 @@ pub async fn migrate(path: &Path) -> Result<(), StoreError> {
     SqliteStore::open(path).await?.close().await
 }
 
-const fn guarded(outcome: Outcome) -> Guarded {
+fn guarded(outcome: Outcome) -> Guarded {
     match outcome {
         Outcome::Done => Guarded::Updated,
         Outcome::Missing => Guarded::Missing,
@@ -88,11 +89,11 @@ const fn guarded(outcome: Outcome) -> Guarded {
     }
 }
 
-const fn committed(outcome: Outcome) -> Committed {
+fn committed(outcome: Outcome) -> Committed {
     match outcome {
         Outcome::Done => Committed::Done,
         Outcome::Stale | Outcome::Missing => Committed::Stale,
-        Outcome::Refused(kind) => Committed::Refused(kind),
+        Outcome::Refused(refusal) => Committed::Refused(refusal),
     }
 }
 
@@ -121,6 +122,27 @@ impl Store for SqliteStore {
 
     fn flows_unfinished(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>> {
         Box::pin(async move { self.reads()?.flows_unfinished(after, limit).await })
+    }
+
+    fn flows_due(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> StoreResult<'_, Vec<(Timestamp, FlowId)>> {
+        Box::pin(async move { self.reads()?.flows_due(now, after, limit).await })
+    }
+
+    fn flows_with_live_runs(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>> {
+        Box::pin(async move { self.reads()?.flows_with_live_runs(after, limit).await })
+    }
+
+    fn flows_with_effects(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>> {
+        Box::pin(async move { self.reads()?.flows_with_effects(after, limit).await })
+    }
+
+    fn flows_waiting_for(&self, event: WaitEvent) -> StoreResult<'_, Vec<FlowId>> {
+        Box::pin(async move { self.reads()?.flows_waiting_for(event).await })
     }
 
     fn run_claim(&self, run: RunId, effect: EffectId, instance: InstanceId) -> StoreResult<'_, Guarded> {

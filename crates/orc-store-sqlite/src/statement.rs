@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use futures_util::TryStreamExt as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
-use sqlx::{Arguments as _, AssertSqlSafe, Either, Encode, Executor as _, SqlSafeStr as _, Sqlite, Type};
+use sqlx::{Arguments as _, AssertSqlSafe, Either, Encode, Executor as _, Row as _, SqlSafeStr as _, Sqlite, Type};
 
 /// One statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +33,13 @@ macro_rules! statements {
 }
 
 statements! {
+    ANSWERS = "answers";
     CHECK_EVENT_GAPS = "check_event_gaps";
     CHECK_FINISHED_COUNT = "check_finished_count";
     CHECK_LIVE_RUNS_OF_FINISHED_FLOWS = "check_live_runs_of_finished_flows";
     CHECK_LIVE_RUNS_WITHOUT_SLOT = "check_live_runs_without_slot";
+    CHECK_OPEN_REQUESTS_OF_FINISHED_FLOWS = "check_open_requests_of_finished_flows";
+    CHECK_PLACES_OF_FINISHED_FLOWS = "check_places_of_finished_flows";
     CHECK_SLOTS_WITHOUT_LIVE_RUN = "check_slots_without_live_run";
     CHECK_UNFINISHED_WITHOUT_ALARM = "check_unfinished_without_alarm";
     CONSUMER_ADVANCE = "consumer_advance";
@@ -57,17 +60,31 @@ statements! {
     FLOW_INSERT = "flow_insert";
     FLOW_UPDATE = "flow_update";
     FLOWS_ALL = "flows_all";
+    FLOWS_DUE = "flows_due";
     FLOWS_ENDING = "flows_ending";
     FLOWS_FINISHED = "flows_finished";
     FLOWS_LIVE = "flows_live";
-    FLOWS_LIVE_COUNT = "flows_live_count";
     FLOWS_UNFINISHED = "flows_unfinished";
+    FLOWS_UNFINISHED_COUNTS = "flows_unfinished_counts";
+    FLOWS_WAITING_FOR = "flows_waiting_for";
+    FLOWS_WITH_EFFECTS = "flows_with_effects";
+    FLOWS_WITH_LIVE_RUNS = "flows_with_live_runs";
     INSTANCE_END = "instance_end";
     INSTANCE_EXISTS = "instance_exists";
     INSTANCE_INSERT = "instance_insert";
     INSTANCES_OPEN = "instances_open";
     PIPELINE_GET = "pipeline_get";
     PIPELINE_INSERT = "pipeline_insert";
+    PLACE_DELETE = "place_delete";
+    PLACE_INSERT = "place_insert";
+    PLACES_OF_OTHERS = "places_of_others";
+    REQUEST_GET = "request_get";
+    REQUEST_UPSERT = "request_upsert";
+    REQUESTS_ENDING = "requests_ending";
+    REQUESTS_OPEN = "requests_open";
+    REQUESTS_OPEN_COUNT = "requests_open_count";
+    REQUESTS_OPEN_OF_FLOW = "requests_open_of_flow";
+    REQUESTS_RESOLVED = "requests_resolved";
     RUN_CLAIM = "run_claim";
     RUN_EXISTS = "run_exists";
     RUN_FINISH = "run_finish";
@@ -75,14 +92,16 @@ statements! {
     RUN_POSITION = "run_position";
     RUN_UPSERT = "run_upsert";
     RUNS_ALL = "runs_all";
+    RUNS_BY_AGENT = "runs_by_agent";
     RUNS_ENDING = "runs_ending";
-    RUNS_LIVE_COUNT = "runs_live_count";
+    RUNS_LIVE_COUNTS = "runs_live_counts";
     RUNS_LIVE_OF_FLOW = "runs_live_of_flow";
     RUNS_OF_FLOW = "runs_of_flow";
     SCAN_EFFECTS = "scan_effects";
     SCAN_EVENTS = "scan_events";
     SCAN_FLOWS = "scan_flows";
     SCAN_PIPELINES = "scan_pipelines";
+    SCAN_REQUESTS = "scan_requests";
     SCAN_RUNS = "scan_runs";
     SCAN_STEPS = "scan_steps";
     SLOT_DELETE = "slot_delete";
@@ -110,14 +129,14 @@ struct Call {
 }
 
 /// What one statement did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
     /// [`Statement::name`].
     pub(crate) statement: &'static str,
     /// Rows inserted, updated or deleted; meaningless for a query.
     pub(crate) changed: u64,
-    /// Rows returned.
-    pub(crate) returned: u64,
+    /// Rows returned: the first column of each, empty where that is no text.
+    pub(crate) returned: Vec<String>,
 }
 
 /// A script that stopped at an error.
@@ -173,16 +192,16 @@ impl Script {
             let query = sqlx::query_with(AssertSqlSafe(text).into_sql_str(), call.arguments);
             let mut answers = connection.fetch_many(query);
             let mut names = call.statements.into_iter();
-            let mut returned = 0;
+            let mut returned = Vec::new();
             loop {
                 match answers.try_next().await {
                     Ok(None) => break,
-                    Ok(Some(Either::Right(_))) => returned += 1,
+                    Ok(Some(Either::Right(row))) => returned.push(row.try_get(0).unwrap_or_default()),
                     Ok(Some(Either::Left(_))) if skip > 0 => skip -= 1,
                     Ok(Some(Either::Left(done))) => {
                         let statement = names.next().unwrap_or("?");
+                        let returned = std::mem::take(&mut returned);
                         ran.push(Ran { statement, changed: done.rows_affected(), returned });
-                        returned = 0;
                     }
                     Err(source) => return Err(Stopped { ran, source }),
                 }

@@ -1,1 +1,0 @@
-SELECT count(*) FROM flows WHERE finished_at IS NULL
