@@ -1,32 +1,13 @@
 //! What an operator is told about flows that are live, left behind, or over: `status`, `explain`, `flows`, `runs`,
 //! `logs`, `db`, each checked against what is really so.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "what these functions cannot do fails the test")]
+#![expect(clippy::panic, reason = "what these functions cannot do fails the test")]
 
 mod support;
 
-use std::fs::File;
-use std::io::Write as _;
-
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Running, World, lines, until};
-
-/// A pipe on which steps wait. Held open by the test, so that what is written waits for its reader.
-struct Gate(File);
-
-impl Gate {
-    fn new(world: &World) -> Self {
-        let path = world.repo().join("gate");
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        Self(File::options().read(true).write(true).open(path).unwrap())
-    }
-
-    fn open(&mut self) {
-        self.0.write_all(b"go\n").unwrap();
-    }
-}
+use support::{Gate, World, start_held};
 
 /// `hold` runs until the gate opens; `next` needs it, `other` finds no slot with `--slots 1`.
 const HELD: &str = concat!(
@@ -36,18 +17,6 @@ const HELD: &str = concat!(
     "  other: { run: 'true' }\n",
     "finally:\n  last: { run: 'true' }\n",
 );
-
-/// Starts a pipeline whose first step waits at the gate, and waits until it does.
-fn start_held(world: &World, args: &[&str]) -> Running {
-    let before = lines(world.repo().join("started")).len();
-    let running = world.start(args);
-    until("the step runs", || lines(world.repo().join("started")).len() > before);
-    until("its process is written down", || {
-        let runs = world.json(&["runs", "list"]);
-        runs["runs"][0]["state"] == "running"
-    });
-    running
-}
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
@@ -281,7 +250,11 @@ fn the_database_is_looked_after() {
     world.run_to(0, &["db", "backup", "copy.db"]);
     assert!(world.repo().join("copy.db").is_file());
     let again = world.run_to(5, &["db", "backup", "copy.db"]);
-    assert!(again.err.contains("never replaces a file"), "{}", again.err);
+    assert!(again.err.contains("`copy.db` is there already") && again.err.contains("--force"), "{}", again.err);
+    world.run_to(0, &["db", "backup", "copy.db", "--force"]);
+    let itself = world.data().join("orchestrator.db");
+    let itself = world.run_to(8, &["db", "backup", "--force", itself.to_str().unwrap()]);
+    assert!(itself.err.contains("it is the database itself"), "{}", itself.err);
     let nowhere = world.run_to(8, &["db", "backup", "missing/copy.db"]);
     assert!(nowhere.err.contains("cannot write the backup `missing/copy.db`"), "{}", nowhere.err);
     for command in ["vacuum", "migrate"] {

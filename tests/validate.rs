@@ -27,6 +27,14 @@ fn every_mistake_of_every_file_is_told_at_once() {
     assert!(errors.iter().all(|error| error["line"].is_u64() && error["file"].is_string()));
     let lines = world.run_to(3, &["validate", "--output", "jsonl"]).out;
     assert_eq!(lines.lines().count(), errors.len());
+    let log = world.run_to(3, &["validate", "--output", "sarif"]).out;
+    let log: serde_json::Value = serde_json::from_str(&log).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), errors.len());
+    let uri = &results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+    assert_eq!(uri, "pipelines/one.yaml");
+    assert_eq!(results[0]["fixes"][0]["description"]["text"], "write `run`");
 }
 
 #[test]

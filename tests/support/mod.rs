@@ -3,6 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "these tests start the program as a user does")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a world that cannot be made fails its test")]
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -76,6 +78,12 @@ impl World {
     /// Starts the program and leaves it running.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         Running { child: Some(self.command(args).spawn().unwrap()) }
+    }
+
+    /// Starts the program and lets it write to a file, so that a test sees what it said so far.
+    pub(crate) fn start_into(&self, file: &Path, args: &[&str]) -> Running {
+        let out = File::create(file).unwrap();
+        Running { child: Some(self.command(args).stdout(out).spawn().unwrap()) }
     }
 
     /// A JSON document of the program.
@@ -165,4 +173,32 @@ pub(crate) fn lines(path: impl AsRef<Path>) -> Vec<String> {
 pub(crate) fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// A pipe on which steps wait. Held open by the test, so that what is written waits for its reader.
+pub(crate) struct Gate(File);
+
+impl Gate {
+    pub(crate) fn new(world: &World) -> Self {
+        let path = world.repo().join("gate");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        Self(File::options().read(true).write(true).open(path).unwrap())
+    }
+
+    pub(crate) fn open(&mut self) {
+        self.0.write_all(b"go\n").unwrap();
+    }
+}
+
+/// Starts a pipeline whose first step waits at the gate, and waits until it does.
+pub(crate) fn start_held(world: &World, args: &[&str]) -> Running {
+    let before = lines(world.repo().join("started")).len();
+    let running = world.start(args);
+    until("the step runs", || lines(world.repo().join("started")).len() > before);
+    until("its process is written down", || {
+        let runs = world.json(&["runs", "list"]);
+        runs["runs"].as_array().unwrap().iter().any(|run| run["state"] == "running")
+    });
+    running
 }

@@ -5,6 +5,7 @@ mod examples;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use orc_domain::time::Millis;
 
 use crate::output::OutputArgs;
 
@@ -78,12 +79,22 @@ pub(crate) enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Print the manual page, or write all of them
+    #[command(after_help = examples::MAN)]
+    Man(ManArgs),
     /// Print a part of the reference as Markdown
     #[command(hide = true)]
     Reference {
         /// Which part
         part: ReferencePart,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write one page for each command into this directory, which is made if it is missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -120,8 +131,25 @@ pub(crate) struct LimitArgs {
 pub(crate) struct ValidateArgs {
     /// Files [default: `pipelines/*.yaml` and `orchestrator.yaml`]
     pub(crate) files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    /// Form of the data on standard output
+    #[arg(long, short = 'o', value_enum, default_value_t, value_name = "FORM")]
+    pub(crate) output: ProblemForm,
+}
+
+/// Forms of what is wrong with files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProblemForm {
+    /// For people.
+    #[default]
+    Table,
+    /// One JSON document with a `schema`.
+    Json,
+    /// One JSON document per line.
+    Jsonl,
+    /// The JSON document as YAML.
+    Yaml,
+    /// SARIF 2.1.0, for forges and editors.
+    Sarif,
 }
 
 #[derive(Debug, Args)]
@@ -161,8 +189,20 @@ pub(crate) enum SchemaOf {
 pub(crate) struct StatusArgs {
     /// A flow or a run; any unique ending of its id with six characters or more
     pub(crate) id: Option<String>,
+    /// Show it again and again; a flow or a run until it is over
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, requires = "watch")]
+    pub(crate) interval: Millis,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// A length of time between two looks.
+fn interval(text: &str) -> Result<Millis, String> {
+    let interval = Millis::parse(text).filter(|interval| *interval >= Millis::from_millis(100));
+    interval.ok_or_else(|| "write a length of time of 100ms or more, such as `1s`".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -232,11 +272,21 @@ pub(crate) struct RunsListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// A flow or a run; any unique ending of its id with six characters or more
-    pub(crate) id: String,
+    /// Flows or runs; any unique ending of an id with six characters or more
+    #[arg(required = true)]
+    pub(crate) ids: Vec<String>,
     /// Only of this step of the flow
     #[arg(long, value_name = "PATH")]
     pub(crate) step: Option<String>,
+    /// Go on until all of it is over, in the order of time
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only what is not older: `10m`, `2026-03-01T12:30:00Z`
+    #[arg(long, value_name = "DURATION|TIME")]
+    pub(crate) since: Option<String>,
+    /// With what happened to the steps and the flow, in the order of time
+    #[arg(long)]
+    pub(crate) events: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -282,8 +332,11 @@ pub(crate) enum DbCommand {
     Check(OutputArgs),
     /// Write a consistent copy while it is in use
     Backup {
-        /// The file to write; it must not exist
+        /// The file to write
         file: PathBuf,
+        /// Replace the file if it is there
+        #[arg(long)]
+        force: bool,
     },
     /// Bring the schema up to this program's version
     Migrate,

@@ -11,6 +11,7 @@ mod flows;
 mod graph;
 mod init;
 mod logs;
+mod man;
 mod reference;
 mod resume;
 mod retry;
@@ -45,11 +46,12 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Resume(args) | Command::Flows(FlowsCommand::Resume(args)) => resume::run(&context, args).await,
         Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Db(DbCommand::Check(args)) => db::check(&context, args).await,
-        Command::Db(DbCommand::Backup { file }) => db::backup(&context, &file).await,
+        Command::Db(DbCommand::Backup { file, force }) => db::backup(&context, &file, force).await,
         Command::Db(DbCommand::Migrate) => db::migrate(&context).await,
         Command::Db(DbCommand::Vacuum) => db::vacuum(&context).await,
         Command::Config(ConfigCommand::Show { origin, output }) => config::show(&context, origin, output),
         Command::Completions { shell } => completions::run(shell),
+        Command::Man(args) => man::run(&context, &args),
         Command::Reference { part } => reference::run(part),
     }
 }

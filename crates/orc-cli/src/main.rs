@@ -16,7 +16,9 @@ mod hold;
 mod host;
 mod layers;
 mod look;
+mod moment;
 mod output;
+mod signals;
 mod view;
 
 use std::process::ExitCode;

@@ -70,6 +70,12 @@ pub enum Input {
         /// End at once even if it is the first time.
         force: bool,
     },
+    /// Another flow wants it to end: the one it is a child of, or a newer one of its concurrency group. Other than a cancel
+    /// it means the same however often it is heard.
+    End {
+        /// At once.
+        force: bool,
+    },
     /// A child flow is over.
     ChildEnded {
         /// Which.

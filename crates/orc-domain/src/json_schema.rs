@@ -34,19 +34,19 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// It says something that JSON Schema does not know or that cannot be.
-    #[error("not a JSON Schema: {}", list(problems))]
+    #[error("it is not a JSON Schema: {}", list(problems))]
     Invalid {
         /// What, with places in the schema.
         problems: Vec<Problem>,
     },
     /// It refers to another document.
-    #[error("refers to `{address}`, and a schema must be whole in itself")]
+    #[error("it refers to `{address}`, and a schema must be whole in itself")]
     Elsewhere {
         /// What it refers to.
         address: String,
     },
     /// It refers to a place that it does not have, or in another way that cannot be followed.
-    #[error("cannot be compiled: {why}")]
+    #[error("it cannot be compiled: {why}")]
     Reference {
         /// Why.
         why: String,
@@ -194,14 +194,14 @@ mod tests {
     #[test]
     fn what_is_no_schema_is_refused_with_the_reason() {
         let text = |schema: Value| JsonSchema::compile(&schema).unwrap_err().to_string();
-        assert!(text(json!({ "type": "objekt" })).starts_with("not a JSON Schema: `type`: "));
+        assert!(text(json!({ "type": "objekt" })).starts_with("it is not a JSON Schema: `type`: "));
         assert!(text(json!({ "pattern": "(" })).contains("`pattern`: '(' is not valid regex"));
-        assert!(text(json!([])).starts_with("not a JSON Schema: "));
+        assert!(text(json!([])).starts_with("it is not a JSON Schema: "));
         assert_eq!(
             text(json!({ "$ref": "file:///etc/hostname" })),
-            "refers to `file:///etc/hostname`, and a schema must be whole in itself"
+            "it refers to `file:///etc/hostname`, and a schema must be whole in itself"
         );
-        assert!(text(json!({ "$ref": "#/$defs/none" })).starts_with("cannot be compiled: "));
+        assert!(text(json!({ "$ref": "#/$defs/none" })).starts_with("it cannot be compiled: "));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! between, [`graph`] what it was asked to do. [`event`] is what others may know of it afterwards.
 
 pub mod action;
+pub mod agent;
 pub mod budget;
 pub mod claim;
 pub mod effect;
@@ -18,6 +19,7 @@ pub mod hold;
 pub mod ids;
 pub mod input;
 pub mod json_schema;
+pub mod liveness;
 pub mod money;
 pub mod outputs;
 pub mod path;

@@ -198,14 +198,6 @@ pub enum StopReason {
     Wall(Wall),
 }
 
-impl StopReason {
-    /// Whether its step is no longer wanted, so that what a run that was stopped for it did not do is done by no other.
-    #[must_use]
-    pub const fn is_final(self) -> bool {
-        matches!(self, Self::Cancel | Self::FailFast | Self::FinallyDeadline)
-    }
-}
-
 /// A process, so that it can be recognised even after its number was used again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Process {

@@ -24,6 +24,12 @@ impl Timestamp {
         Self(millis)
     }
 
+    /// Reads RFC 3339 with an offset: `2026-12-24T18:00:00Z`, `2026-12-24T18:00:00+01:00`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        text.trim().parse::<jiff::Timestamp>().ok().map(|time| Self(time.as_millisecond()))
+    }
+
     /// Milliseconds since the Unix epoch.
     #[must_use]
     pub const fn as_millis(self) -> i64 {

@@ -34,6 +34,15 @@ pub struct Launch {
     pub limits: Limits,
 }
 
+/// Where output comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Error output.
+    Stderr,
+}
+
 /// Bounds of one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

@@ -1,7 +1,7 @@
 //! What an operator's commands read. Read-only, beside a writer in another process, in short reads.
 
 use orc_domain::event::Event;
-use orc_domain::flow::{Flow, FlowSpec, FlowState};
+use orc_domain::flow::{Flow, FlowHead, FlowSpec, FlowState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, RequestId, RunId};
 use orc_domain::principal::Principal;
@@ -157,6 +157,9 @@ pub trait Reader: Send + Sync {
 
     /// A flow with all its steps, its live runs and its open requests.
     fn flow(&self, id: FlowId) -> StoreResult<'_, Option<Flow>>;
+
+    /// A flow without its steps and runs: where it stands, in one short read.
+    fn flow_head(&self, id: FlowId) -> StoreResult<'_, Option<(FlowSpec, FlowHead)>>;
 
     /// Runs of a flow (or of all), newest first, older than `before`, at most `limit`.
     fn runs(&self, flow: Option<FlowId>, before: Option<RunId>, limit: u32) -> StoreResult<'_, Vec<RunRecord>>;

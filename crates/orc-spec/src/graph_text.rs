@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use orc_domain::graph::{PhaseKind, Pipeline, StepSpec};
+use orc_domain::graph::{Elements, PhaseKind, Pipeline, StepSpec};
 
 /// As a Mermaid flowchart. Steps of `finally` stand in a box of their own, reached by a dotted arrow.
 #[must_use]
@@ -56,7 +56,10 @@ fn is_finally(step: &StepSpec) -> bool {
 
 /// Name, fan-out and condition, a line each.
 fn label(step: &StepSpec) -> impl Iterator<Item = String> {
-    let foreach = step.foreach.as_ref().map(|foreach| format!("for each {}", foreach.binding));
+    let foreach = step.fan.as_ref().map(|fan| match &fan.elements {
+        Elements::List { binding, .. } => format!("for each {binding}"),
+        Elements::Matrix(cells) => format!("matrix of {}", cells.len()),
+    });
     let condition = step.condition.expr.as_ref().map(|expr| format!("if {expr}"));
     std::iter::once(step.key.clone()).chain(foreach).chain(condition)
 }

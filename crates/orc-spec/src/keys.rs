@@ -3,6 +3,10 @@
 //! The readers look names up here, the JSON Schema and the reference are made from here, and tests write every key with
 //! right and wrong values; so documentation, schema and compiler cannot drift apart.
 
+mod profile;
+
+pub(crate) use self::profile::unhonoured;
+pub use self::profile::{ADAPTERS, MAX_MESSAGES, MODES, OUTPUT, PROFILE};
 use Shape::{
     Bool, Condition, Count, Duration, Env, EnvNames, Later, List, NameOrNames, Named, Script, Shell, Size,
     Table as Sub, Text, Value, Words, Worktree,
@@ -45,6 +49,16 @@ pub enum Shape {
     Table(&'static Table),
     /// A map of names of the user's choice to maps with the keys of a table.
     Named(&'static Table),
+    /// The program with its arguments as a list, or a script.
+    Command,
+    /// A whole number from 0 to the given one.
+    CountOrZero(u32),
+    /// A map of environment variables; values are texts without expressions.
+    Variables,
+    /// A JSON Schema, or the path of one.
+    Schema,
+    /// Any value, because the adapters that are built cannot honour it; with what to do instead.
+    OtherAdapter(&'static str),
     /// Any value, because the part of the program that reads it is not built yet.
     Later,
 }
@@ -61,10 +75,10 @@ pub struct Key {
 }
 
 impl Key {
-    /// False for what is refused as not available yet.
+    /// False for what is refused: not available yet, or not with the adapters that are built.
     #[must_use]
     pub const fn is_available(&self) -> bool {
-        !matches!(self.shape, Later)
+        !matches!(self.shape, Later | Shape::OtherAdapter(_))
     }
 }
 
@@ -313,7 +327,7 @@ pub static SETTINGS: Table = Table {
 
 /// Every table, for the reference: where its map stands, and its keys.
 #[must_use]
-pub fn tables() -> [(&'static str, &'static Table); 7] {
+pub fn tables() -> [(&'static str, &'static Table); 9] {
     [
         ("pipeline", &PIPELINE),
         ("on", &ON),
@@ -321,6 +335,8 @@ pub fn tables() -> [(&'static str, &'static Table); 7] {
         ("defaults", &DEFAULTS),
         ("retry", &RETRY),
         ("steps.NAME, finally.NAME", &STEP),
+        ("agents/NAME.md", &PROFILE),
+        ("output of an agent", &OUTPUT),
         ("orchestrator.yaml", &SETTINGS),
     ]
 }

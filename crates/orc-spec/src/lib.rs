@@ -1,4 +1,4 @@
-//! What users write, to checked values: pipelines, settings; diagnostics.
+//! What users write, to checked values: pipelines, agent profiles, settings; diagnostics.
 //!
 //! Ring 1: texts come in as arguments, values and [`diagnostic::Diagnostic`]s go out; no file, clock or environment is
 //! seen here. Every problem of a file is told at once, with place, cause and suggestion. What a later version builds is
@@ -12,7 +12,9 @@ mod expression;
 pub mod graph_text;
 pub mod keys;
 mod pipeline;
+mod profile;
 mod read;
+pub mod sarif;
 pub mod schema;
 pub mod settings;
 mod shell;
@@ -20,4 +22,5 @@ pub mod source;
 mod yaml;
 
 pub use self::pipeline::{Compiled, InputError, MAX_STEPS, RawInput, check_inputs, compile};
+pub use self::profile::{CompiledProfile, Texts, compile_profile, compile_profiles};
 pub use self::source::SourceFile;

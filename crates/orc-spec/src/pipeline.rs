@@ -14,10 +14,11 @@ use std::collections::BTreeMap;
 use orc_domain::expr::Template;
 use orc_domain::graph::{Condition, PhaseKind, Pipeline};
 
+pub(crate) use self::inputs::is_identifier;
 pub use self::inputs::{InputError, RawInput, check_inputs};
 use self::order::Order;
-pub(crate) use self::step::is_variable;
 use self::step::{Draft, PartialRetry, Shared, Turn, Worktree};
+pub(crate) use self::step::{check_variable, is_variable};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::expression::{Names, Reader, StepFacts, Taint, Type, is_never};
 use crate::keys;
@@ -90,7 +91,17 @@ fn read_pipeline(file: &SourceFile, root: &Node, report: &mut Report) -> Option<
         })
         .collect();
     let steps = compiled.into_iter().collect::<Option<Vec<_>>>()?;
-    Some(Pipeline { name: name?, description, inputs, env, steps })
+    Some(Pipeline {
+        name: name?,
+        description,
+        inputs,
+        env,
+        steps,
+        outputs: BTreeMap::new(),
+        concurrency: None,
+        budget: None,
+        agents: BTreeMap::new(),
+    })
 }
 
 /// `name:`: one line that fits a table.

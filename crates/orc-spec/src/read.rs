@@ -3,6 +3,7 @@
 //! A reader returns `None` when it has reported; a `Broken` node was reported before.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use orc_domain::suggest::closest;
 use orc_domain::time::Millis;
@@ -167,10 +168,15 @@ pub(crate) fn boolean(node: &Node, what: &str, report: &mut Report) -> Option<bo
 
 /// A whole number from 1 to `most`.
 pub(crate) fn count(node: &Node, what: &str, most: u32, report: &mut Report) -> Option<u32> {
-    let wanted = format!("a whole number from 1 to {most}");
+    number_within(node, what, 1..=most, report)
+}
+
+/// A whole number within a range.
+pub(crate) fn number_within(node: &Node, what: &str, range: RangeInclusive<u32>, report: &mut Report) -> Option<u32> {
+    let wanted = format!("a whole number from {} to {}", range.start(), range.end());
     let scalar = scalar(node, what, &wanted, report)?;
     match digits(scalar).and_then(|digits| digits.parse::<u32>().ok()) {
-        Some(number) if (1..=most).contains(&number) => Some(number),
+        Some(number) if range.contains(&number) => Some(number),
         Some(number) => {
             report.error(Code::BadValue, node.span, format!("{what} needs {wanted}, not {number}"));
             None

@@ -20,6 +20,12 @@ pub fn pipeline_schema() -> Value {
     document("A pipeline of the orchestrator", &keys::PIPELINE)
 }
 
+/// The schema of the front matter of agent profiles.
+#[must_use]
+pub fn profile_schema() -> Value {
+    document("An agent profile of the orchestrator", &keys::PROFILE)
+}
+
 /// The schema of `orchestrator.yaml`.
 #[must_use]
 pub fn settings_schema() -> Value {
@@ -42,7 +48,11 @@ fn table(table: &'static Table) -> Value {
         .map(|key| {
             let mut schema = shape(key.shape);
             if let Some(members) = schema.as_object_mut() {
-                let note = if key.is_available() { "" } else { " Not available yet." };
+                let note = match key.shape {
+                    Shape::Later => " Not available yet.",
+                    Shape::OtherAdapter(_) => " Not with `adapter: command`.",
+                    _ => "",
+                };
                 members.insert("description".to_owned(), json!(format!("{}{note}", key.doc)));
             }
             (key.name.to_owned(), schema)
@@ -97,7 +107,20 @@ fn shape(shape: Shape) -> Value {
             "propertyNames": { "pattern": STEP_NAME_PATTERN },
             "additionalProperties": table(inner),
         }),
-        Shape::Later => json!({ "not": {} }),
+        Shape::Command => json!({
+            "anyOf": [
+                { "type": "string", "minLength": 1 },
+                { "type": "array", "minItems": 1, "items": { "type": ["string", "number", "boolean"] } },
+            ],
+        }),
+        Shape::CountOrZero(most) => json!({ "type": "integer", "minimum": 0, "maximum": most }),
+        Shape::Variables => json!({
+            "type": "object",
+            "propertyNames": { "pattern": VARIABLE_PATTERN },
+            "additionalProperties": { "type": ["string", "number", "boolean"] },
+        }),
+        Shape::Schema => json!({ "type": ["string", "object"] }),
+        Shape::Later | Shape::OtherAdapter(_) => json!({ "not": {} }),
     }
 }
 

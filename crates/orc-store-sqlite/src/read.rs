@@ -7,7 +7,7 @@ use std::sync::Arc;
 use orc_domain::action::WaitEvent;
 use orc_domain::effect::Effect;
 use orc_domain::event::Event;
-use orc_domain::flow::Flow;
+use orc_domain::flow::{Flow, FlowHead, FlowSpec};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, RequestId, RunId};
 use orc_domain::time::{Millis, Timestamp};
@@ -111,6 +111,12 @@ impl Reads {
             requests.insert(record.request.id, record.request);
         }
         Ok(Some(LoadedFlow { flow: Flow { spec, head, steps, runs, requests }, claimed }))
+    }
+
+    pub(crate) async fn flow_head(&self, id: FlowId) -> Answer<Option<(FlowSpec, FlowHead)>> {
+        let text = id.to_string();
+        let found = query(FLOW_GET.text).bind(&text).fetch_optional(&self.pool).await.map_err(failed("flow_head"))?;
+        found.map(|found| row::flow(&found, &text)).transpose()
     }
 
     /// Ids in the first column of `statement`, a page of `limit` after `after`.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use orc_domain::event::Event;
-use orc_domain::flow::Flow;
+use orc_domain::flow::{Flow, FlowHead, FlowSpec};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, RequestId, RunId};
 use orc_ports::reader::{
@@ -46,6 +46,10 @@ impl Reader for SqliteReader {
 
     fn flow(&self, id: FlowId) -> StoreResult<'_, Option<Flow>> {
         Box::pin(async move { Ok(self.reads.flow_load(id).await?.map(|loaded| loaded.flow)) })
+    }
+
+    fn flow_head(&self, id: FlowId) -> StoreResult<'_, Option<(FlowSpec, FlowHead)>> {
+        Box::pin(self.reads.flow_head(id))
     }
 
     fn runs(&self, flow: Option<FlowId>, before: Option<RunId>, limit: u32) -> StoreResult<'_, Vec<RunRecord>> {

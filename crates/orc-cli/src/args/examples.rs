@@ -25,7 +25,8 @@ pub(super) const VALIDATE: &str = "\
 Examples:
   orchestrator validate
   orchestrator validate pipelines/check.yaml
-  orchestrator validate --output json                for editors and pipelines";
+  orchestrator validate --output json                for editors and pipelines
+  orchestrator validate --output sarif > problems.sarif";
 
 pub(super) const GRAPH: &str = "\
 Examples:
@@ -36,7 +37,13 @@ pub(super) const STATUS: &str = "\
 Examples:
   orchestrator status                                everything
   orchestrator status 4h7m8a                         one flow or run, by the end of its id
-  orchestrator status --output json";
+  orchestrator status --watch                        drawn again every second
+  orchestrator status 4h7m8a --watch                 the same for one flow, until it is over
+  orchestrator status --output json
+
+With `--watch` a terminal is drawn over in place. A pipe or a file gets every section once, then only the sections that say
+something new (ages alone are nothing new), below a line with the time; `--output jsonl` gives the whole document each time
+something is new. Ctrl-C ends with 130.";
 
 pub(super) const EXPLAIN: &str = "\
 Examples:
@@ -48,9 +55,13 @@ Examples:
   orchestrator logs 4h7m8a                           of a flow: all its runs
   orchestrator logs 4h7m8a --step test               of a fan-out: all its elements
   orchestrator logs 4h7m8a --step 'test[3]'
-  orchestrator logs 4h7m8a --output jsonl            lines with time and stream
+  orchestrator logs 4h7m8a --follow                  until the flow is over
+  orchestrator logs 4h7m8a --events --since 10m      with what happened to its steps
+  orchestrator logs 4h7m8a q6f2zd --output jsonl     lines with run, time and stream
 
-A run that goes on is shown as far as it is written. A run that printed nothing may have no log.";
+Runs are printed one after another. With `--follow`, `--events` or several ids they are put together in the order of time,
+each line with its step before it: `|` stands before output, `--` before remarks, `**` before events. Without `--follow` a
+run that goes on is shown as far as it is written. A run that printed nothing may have no log. Ctrl-C ends with 130.";
 
 pub(super) const CANCEL: &str = "\
 Examples:
@@ -67,6 +78,11 @@ pub(super) const RESUME: &str = "\
 Examples:
   orchestrator resume --all
   orchestrator resume 4h7m8a";
+
+pub(super) const MAN: &str = "\
+Examples:
+  orchestrator man | man -l -
+  orchestrator man --dir ~/.local/share/man/man1";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

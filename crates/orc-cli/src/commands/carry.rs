@@ -14,7 +14,6 @@ use orc_domain::time::{Millis, Timestamp};
 use orc_ports::reader::Reader;
 use orc_runtime::{Recovered, Seen, Shape};
 use orc_store_sqlite::SqliteReader;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -23,6 +22,7 @@ use crate::feed::{Feed, Line};
 use crate::hold::{self, Access, Held};
 use crate::host;
 use crate::output::{self, Form, say};
+use crate::signals::Signals;
 use crate::view::live::Live;
 use crate::view::plain::Plain;
 use crate::view::progress::Progress;
@@ -335,30 +335,4 @@ impl View for Events {
     fn tick(&mut self, _: Timestamp) {}
 
     fn end(&mut self) {}
-}
-
-/// The signals that ask us to end.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> CommandResult<Self> {
-        let open = |kind| signal(kind).map_err(|error| unavailable("cannot listen to signals").because(error));
-        Ok(Self {
-            interrupt: open(SignalKind::interrupt())?,
-            terminate: open(SignalKind::terminate())?,
-            hangup: open(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "Ctrl-C",
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.hangup.recv() => "SIGHUP",
-        }
-    }
 }

@@ -1,69 +1,76 @@
-//! `logs`: what a run printed, or all runs of a flow one after another.
+//! `logs`: what runs printed, one after another, or merged in the order of time and followed to the end.
 //!
-//! The log is read as it grows, line by line; a run that still runs is shown as far as it is written. Text is shown
-//! without what steers a terminal; `--output jsonl` gives the lines of the file as they are.
+//! `tail` reads a log as it grows, `merged` puts several logs and the events into one order, `text` prints lines. Text is
+//! shown without what steers a terminal; `--output jsonl` gives the lines of the file as they are.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, BufWriter, ErrorKind, Write};
-use std::path::Path;
+mod merged;
+mod tail;
+mod text;
 
-use orc_domain::ids::FlowId;
+use std::collections::VecDeque;
+use std::io::{BufWriter, ErrorKind, Write};
+
+use orc_domain::ids::{FlowId, RunId};
 use orc_domain::path::StepPath;
 use orc_domain::run::RunState;
-use orc_ports::log::{LogKind, LogLine};
+use orc_domain::time::Timestamp;
+use orc_ports::log::LogLine;
 use orc_ports::reader::{AnyId, Reader as _, RunRecord};
 use orc_store_sqlite::SqliteReader;
 use serde_json::{Value, json};
 
+use self::tail::{Found, Tail};
+use self::text::Printer;
 use super::explain::parse_step;
 use crate::args::LogsArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, not_found, unavailable};
 use crate::hold::of_store;
+use crate::moment;
 use crate::output::{self, Form, say};
-use crate::view::columns::clean;
 
 /// Runs that are read at once.
 const PAGE: u32 = 500;
 
+/// What was asked for.
+enum Wanted {
+    /// One run.
+    Run(Box<RunRecord>),
+    /// The runs of a flow, or of one step of it.
+    Flow { id: FlowId, name: String, step: Option<StepPath> },
+}
+
 pub(crate) async fn run(context: &Context, args: &LogsArgs) -> CommandResult {
-    let reader = context.reader().await?;
-    let (records, one) = match context.any_of(&reader, &args.id).await? {
-        AnyId::Run(run) => {
-            if args.step.is_some() {
-                return Err(Failure::new(
-                    Exit::Usage,
-                    "`--step` chooses among the runs of a flow, and this is one run",
-                ));
-            }
-            let record = reader.run(run).await.map_err(of_store)?;
-            (vec![record.ok_or_else(|| not_found(format!("there is no run {run}")))?], true)
-        }
-        AnyId::Flow(flow) => (runs_of_flow(&reader, flow, args.step.as_deref()).await?, false),
-    };
-    if records.is_empty() {
-        say("nothing has run yet");
-        return Ok(Exit::Success);
+    let since = args.since.as_deref().map(|text| moment::parse("--since", text, context.now())).transpose()?;
+    let is_document = matches!(args.output.output, Form::Json | Form::Yaml);
+    if is_document && (args.follow || args.events) {
+        let what = "`--follow` and `--events` give lines, and a document of JSON or YAML is one whole";
+        return Err(Failure::new(Exit::Usage, what).hint("`--output jsonl` prints each line as JSON"));
     }
-    let printed = match args.output.output {
-        Form::Table => print_text(context, &records, one),
-        Form::Jsonl => print_lines(context, &records, one),
-        form => return print_document(context, &records, form),
+    let reader = context.reader().await?;
+    let mut wanted = Vec::with_capacity(args.ids.len());
+    for id in &args.ids {
+        wanted.push(wanted_of(context, &reader, id, args.step.as_deref()).await?);
+    }
+    let printed = if args.follow || args.events || (wanted.len() > 1 && !is_document) {
+        merged::print(context, &reader, wanted, since, args).await
+    } else {
+        one_by_one(context, &reader, &wanted, since, args.output.output).await
     };
     match printed {
         // The reader of our output has seen enough.
         Err(Stopped::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Success),
         Err(Stopped::Output(error)) => Err(unavailable("cannot write to standard output").because(error)),
-        Err(Stopped::Log(failure)) => Err(failure),
-        Ok(()) => Ok(Exit::Success),
+        Err(Stopped::Failed(failure)) => Err(failure),
+        Ok(exit) => Ok(exit),
     }
 }
 
 /// Why printing ended early.
 enum Stopped {
     Output(std::io::Error),
-    Log(Failure),
+    Failed(Failure),
 }
 
 impl From<std::io::Error> for Stopped {
@@ -72,26 +79,80 @@ impl From<std::io::Error> for Stopped {
     }
 }
 
-/// All runs of a flow in the order in which they were decided.
-async fn runs_of_flow(reader: &SqliteReader, flow: FlowId, step: Option<&str>) -> CommandResult<Vec<RunRecord>> {
-    let known = reader.flow(flow).await.map_err(of_store)?;
-    let known = known.ok_or_else(|| not_found(format!("there is no flow {flow}")))?;
-    let step = step.map(|step| parse_step(&known, step)).transpose()?;
-    // A fan-out has no run of its own; its name means its elements.
-    let wanted = |path: &StepPath| step.as_ref().is_none_or(|step| path == step || is_element_of(path, step));
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+async fn wanted_of(context: &Context, reader: &SqliteReader, id: &str, step: Option<&str>) -> CommandResult<Wanted> {
+    match context.any_of(reader, id).await? {
+        AnyId::Run(_) if step.is_some() => {
+            Err(Failure::new(Exit::Usage, format!("`--step` chooses among the runs of a flow, and `{id}` is one run")))
+        }
+        AnyId::Run(run) => {
+            let record = reader.run(run).await.map_err(of_store)?;
+            Ok(Wanted::Run(Box::new(record.ok_or_else(|| not_found(format!("there is no run {run}")))?)))
+        }
+        AnyId::Flow(id) => {
+            let known = reader.flow(id).await.map_err(of_store)?;
+            let known = known.ok_or_else(|| not_found(format!("there is no flow {id}")))?;
+            let step = step.map(|step| parse_step(&known, step)).transpose()?;
+            Ok(Wanted::Flow { id, name: known.spec.name, step })
+        }
+    }
+}
+
+/// Whether a step was asked for. A fan-out has no run of its own; its name means its elements.
+fn is_wanted(step: Option<&StepPath>, path: &StepPath) -> bool {
+    let below = |step: &StepPath| path.as_str().strip_prefix(step.as_str()).is_some_and(|rest| rest.starts_with('['));
+    step.is_none_or(|step| path == step || below(step))
+}
+
+/// Runs of a flow that were decided after `known`, in order.
+async fn runs_after(reader: &SqliteReader, flow: FlowId, known: Option<RunId>) -> CommandResult<Vec<RunRecord>> {
     let (mut records, mut before) = (Vec::new(), None);
     loop {
         let page = reader.runs(Some(flow), before, PAGE).await.map_err(of_store)?;
         let Some(last) = page.last() else { break };
         before = Some(last.run.id);
-        records.extend(page.into_iter().filter(|record| wanted(&record.run.path)));
+        let new = page.iter().position(|record| Some(record.run.id) == known);
+        records.extend(page.into_iter().take(new.unwrap_or(PAGE as usize)));
+        if new.is_some() {
+            break;
+        }
     }
     records.reverse();
     Ok(records)
 }
 
-fn is_element_of(path: &StepPath, group: &StepPath) -> bool {
-    path.as_str().strip_prefix(group.as_str()).is_some_and(|rest| rest.starts_with('['))
+/// Each run after the other.
+async fn one_by_one(
+    context: &Context,
+    reader: &SqliteReader,
+    wanted: &[Wanted],
+    since: Option<Timestamp>,
+    form: Form,
+) -> Result<Exit, Stopped> {
+    let mut records = Vec::new();
+    for wanted in wanted {
+        match wanted {
+            Wanted::Run(record) => records.push(RunRecord::clone(record)),
+            Wanted::Flow { id, step, .. } => {
+                let runs = runs_after(reader, *id, None).await?;
+                records.extend(runs.into_iter().filter(|record| is_wanted(step.as_ref(), &record.run.path)));
+            }
+        }
+    }
+    let one = matches!(wanted, [Wanted::Run(_)]);
+    let logs = Logs { context, records: &records, one, since };
+    match form {
+        _ if records.is_empty() => say("nothing has run yet"),
+        Form::Table => logs.print_text()?,
+        Form::Jsonl => logs.print_lines()?,
+        Form::Json | Form::Yaml => logs.print_document(form)?,
+    }
+    Ok(Exit::Success)
 }
 
 /// What is said about a run without a log: a log is made by the first thing that is printed.
@@ -103,204 +164,106 @@ fn no_log(record: &RunRecord) -> &'static str {
     }
 }
 
-/// A log that is there and cannot be read.
-fn unreadable(record: &RunRecord, path: &Path, error: &std::io::Error) -> Stopped {
-    let what = format!("cannot read the log of {}, `{}`", record.run.id, path.display());
-    Stopped::Log(unavailable(what).because(error))
+/// Logs that are printed one after another.
+struct Logs<'a> {
+    context: &'a Context,
+    records: &'a [RunRecord],
+    /// There is one, and it was asked for by name.
+    one: bool,
+    since: Option<Timestamp>,
 }
 
-/// Each line of a log, with its text as written; false when there is no log. A last line that is half written is left for
-/// later.
-fn each_line(
-    context: &Context,
-    record: &RunRecord,
-    mut then: impl FnMut(&str, LogLine) -> Result<(), Stopped>,
-) -> Result<bool, Stopped> {
-    let path = context.data.log(record.run.flow, record.run.id);
-    let mut log = match File::open(&path) {
-        Ok(log) => BufReader::new(log),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(unreadable(record, &path, &error)),
-    };
-    let (mut line, mut number) = (Vec::new(), 0_u64);
-    loop {
-        line.clear();
-        number += 1;
-        let read = log.read_until(b'\n', &mut line);
-        read.map_err(|error| unreadable(record, &path, &error))?;
-        let Some(whole) = line.strip_suffix(b"\n") else { return Ok(true) };
-        let parsed = std::str::from_utf8(whole).ok().and_then(|text| Some((text, serde_json::from_str(text).ok()?)));
-        match parsed {
-            Some((text, parsed)) => then(text, parsed)?,
-            None => say(&format!("line {number} of `{}` is damaged and left out", path.display())),
+impl Logs<'_> {
+    /// Each line of a log, with its text as written; false when there is no log.
+    fn each_line(
+        &self,
+        record: &RunRecord,
+        mut then: impl FnMut(&str, LogLine) -> Result<(), Stopped>,
+    ) -> Result<bool, Stopped> {
+        let mut tail = Tail::new(self.context.data.log(record.run.flow, record.run.id), record.run.id);
+        let (mut lines, mut is_there) = (VecDeque::new(), false);
+        loop {
+            match tail.read(&mut lines)? {
+                Found::Missing => return Ok(is_there),
+                Found::Nothing => return Ok(true),
+                Found::Lines => is_there = true,
+            }
+            for (text, line) in lines.drain(..) {
+                if self.since.is_none_or(|since| line.at >= since) {
+                    then(&text, line)?;
+                }
+            }
         }
     }
-}
 
-fn print_text(context: &Context, records: &[RunRecord], one: bool) -> Result<(), Stopped> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    for record in records {
-        if !one {
+    fn print_text(&self) -> Result<(), Stopped> {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        for record in self.records {
+            if !self.one {
+                let run = &record.run;
+                writeln!(out, "== {} attempt {} ({})", run.path, run.attempt, run.id)?;
+            }
+            let mut printer = Printer::default();
+            let shown = self.each_line(record, |_, line| Ok(printer.line(&mut out, 0, None, &line)?));
+            printer.end(&mut out)?;
+            if matches!(shown, Ok(false)) {
+                writeln!(out, "-- {}", no_log(record))?;
+            }
+            out.flush()?;
+            self.go_on(shown)?;
+        }
+        Ok(())
+    }
+
+    fn print_lines(&self) -> Result<(), Stopped> {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        for record in self.records {
+            let named = (!self.one).then_some(record.run.id);
+            let shown = self.each_line(record, |text, _| Ok(print_line(&mut out, named, text)?));
+            out.flush()?;
+            self.go_on(shown)?;
+        }
+        Ok(())
+    }
+
+    /// A log that cannot be read ends the command when it is the only one.
+    fn go_on(&self, shown: Result<bool, Stopped>) -> Result<(), Stopped> {
+        match shown {
+            Err(Stopped::Failed(failure)) if !self.one => say(&failure.to_string()),
+            Err(stopped) => return Err(stopped),
+            Ok(_) => {}
+        }
+        Ok(())
+    }
+
+    fn print_document(&self, form: Form) -> Result<(), Stopped> {
+        let mut runs: Vec<Value> = Vec::with_capacity(self.records.len());
+        for record in self.records {
+            let mut lines = Vec::new();
+            let shown = self.each_line(record, |_, line| {
+                lines.push(line);
+                Ok(())
+            });
+            let missing = match shown {
+                Ok(true) => None,
+                Ok(false) => Some(no_log(record).to_owned()),
+                Err(Stopped::Failed(failure)) => Some(failure.to_string()),
+                Err(Stopped::Output(error)) => Some(error.to_string()),
+            };
             let run = &record.run;
-            writeln!(out, "== {} attempt {} ({})", run.path, run.attempt, run.id)?;
+            runs.push(json!({
+                "run": run.id, "flow": run.flow, "step": run.path, "attempt": run.attempt, "lines": lines,
+                "missing": missing,
+            }));
         }
-        // Parts of one stream are put together; another stream that comes between begins a line of its own.
-        let mut open: Option<LogKind> = None;
-        let shown = each_line(context, record, |_, line| {
-            if open.is_some_and(|kind| kind != line.kind) {
-                writeln!(out)?;
-            }
-            let text = clean(&line_text(&line));
-            match line.kind {
-                LogKind::Note => write!(out, "-- {text}")?,
-                LogKind::Stdout | LogKind::Stderr => write!(out, "{text}")?,
-            }
-            open = line.part.then_some(line.kind);
-            if !line.part {
-                writeln!(out)?;
-            }
-            Ok(())
-        });
-        if open.is_some() {
-            writeln!(out)?;
-        }
-        if matches!(shown, Ok(false)) {
-            writeln!(out, "-- {}", no_log(record))?;
-        }
-        out.flush()?;
-        go_on(shown, one)?;
-    }
-    Ok(())
-}
-
-/// A log that cannot be read ends the command when it is the only one.
-fn go_on(shown: Result<bool, Stopped>, one: bool) -> Result<(), Stopped> {
-    match shown {
-        Err(Stopped::Log(failure)) if !one => say(&failure.to_string()),
-        Err(stopped) => return Err(stopped),
-        Ok(_) => {}
-    }
-    Ok(())
-}
-
-fn print_lines(context: &Context, records: &[RunRecord], one: bool) -> Result<(), Stopped> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    for record in records {
-        let shown = each_line(context, record, |text, _| {
-            match text.strip_prefix('{') {
-                Some(rest) if !one => writeln!(out, "{{\"run\":\"{}\",{rest}", record.run.id)?,
-                _ => writeln!(out, "{text}")?,
-            }
-            Ok(())
-        });
-        out.flush()?;
-        go_on(shown, one)?;
-    }
-    Ok(())
-}
-
-fn print_document(context: &Context, records: &[RunRecord], form: Form) -> CommandResult {
-    let mut runs: Vec<Value> = Vec::with_capacity(records.len());
-    for record in records {
-        let mut lines = Vec::new();
-        let shown = each_line(context, record, |_, line| {
-            lines.push(line);
-            Ok(())
-        });
-        let missing = match shown {
-            Ok(true) => None,
-            Ok(false) => Some(no_log(record).to_owned()),
-            Err(Stopped::Log(failure)) => Some(failure.to_string()),
-            Err(Stopped::Output(error)) => Some(error.to_string()),
-        };
-        let run = &record.run;
-        runs.push(json!({
-            "run": run.id, "flow": run.flow, "step": run.path, "attempt": run.attempt, "lines": lines, "missing": missing,
-        }));
-    }
-    output::document(form, &json!({ "schema": "orc/logs/1", "runs": runs }), None)?;
-    Ok(Exit::Success)
-}
-
-/// The text of a line; bytes that are no UTF-8 as `\xff`.
-fn line_text(line: &LogLine) -> String {
-    match (&line.text, &line.bytes) {
-        (Some(text), _) => text.clone(),
-        (None, Some(bytes)) => match decode(bytes) {
-            Some(bytes) => bytes.utf8_chunks().map(chunk_text).collect(),
-            None => format!("(unreadable: {bytes})"),
-        },
-        (None, None) => String::new(),
+        Ok(output::document(form, &json!({ "schema": "orc/logs/1", "runs": runs }), None)?)
     }
 }
 
-fn chunk_text(chunk: std::str::Utf8Chunk<'_>) -> String {
-    let invalid: String = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")).collect();
-    format!("{}{invalid}", chunk.valid())
-}
-
-/// Base64 with the standard alphabet and padding (RFC 4648, section 4).
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(u32::from(byte - b'A')),
-        b'a'..=b'z' => Some(u32::from(byte - b'a') + 26),
-        b'0'..=b'9' => Some(u32::from(byte - b'0') + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let digits = text.trim_end_matches('=').as_bytes();
-    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
-    for group in digits.chunks(4) {
-        let mut value = 0;
-        for byte in group {
-            value = (value << 6) | digit(*byte)?;
-        }
-        value <<= 6 * (4 - group.len());
-        bytes.extend_from_slice(&value.to_be_bytes()[1..group.len()]);
-    }
-    Some(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_read_as_written_by_others() {
-        // RFC 4648, section 10, and the two last digits.
-        let cases: [(&str, &[u8]); 8] = [
-            ("", b""),
-            ("Zg==", b"f"),
-            ("Zm8=", b"fo"),
-            ("Zm9v", b"foo"),
-            ("Zm9vYg==", b"foob"),
-            ("Zm9vYmE=", b"fooba"),
-            ("Zm9vYmFy", b"foobar"),
-            ("//79+w==", &[0xff, 0xfe, 0xfd, 0xfb]),
-        ];
-        for (text, bytes) in cases {
-            assert_eq!(decode(text).as_deref(), Some(bytes), "{text}");
-        }
-        for text in ["Z", "Zg=", "Zg", "Z===", "Zm9!"] {
-            assert_eq!(decode(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn bytes_that_are_no_text_are_shown_as_numbers() {
-        let line = LogLine {
-            v: 1,
-            seq: 1,
-            at: orc_domain::time::Timestamp::from_millis(0),
-            kind: LogKind::Stdout,
-            text: None,
-            bytes: Some("YWL/YwA=".to_owned()),
-            part: false,
-        };
-        assert_eq!(clean(&line_text(&line)), "ab\\xffc\\u{0}");
+/// A line of a log as it is written there, with the run before it where there are several.
+fn print_line(out: &mut impl Write, run: Option<RunId>, text: &str) -> std::io::Result<()> {
+    match (run, text.strip_prefix('{')) {
+        (Some(run), Some(rest)) => writeln!(out, "{{\"run\":\"{run}\",{rest}"),
+        _ => writeln!(out, "{text}"),
     }
 }

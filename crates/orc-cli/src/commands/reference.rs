@@ -152,7 +152,9 @@ fn consumers() -> String {
 }
 
 fn keys() -> String {
-    let mut text = String::from("# Keys\n\nEverything that may be written in a pipeline and in `orchestrator.yaml`.\n");
+    let mut text = String::from(
+        "# Keys\n\nEverything that may be written in a pipeline, an agent profile and `orchestrator.yaml`.\n",
+    );
     for (place, table) in tables() {
         let _ = writeln!(text, "\n## `{place}`\n\n| key | takes | meaning |\n|---|---|---|");
         for key in table.keys {
@@ -187,6 +189,11 @@ fn takes(shape: Shape) -> String {
         Shape::Value => "any value without expressions",
         Shape::Table(table) => return format!("the keys of {}", table.name),
         Shape::Named(table) => return format!("a map of names to {}", table.name),
+        Shape::Command => "a program with its arguments as a list, or a script",
+        Shape::CountOrZero(most) => return format!("a whole number from 0 to {most}"),
+        Shape::Variables => "a map of variables to texts without expressions",
+        Shape::Schema => "a JSON Schema, or the path of a JSON file",
+        Shape::OtherAdapter(_) => "not with `adapter: command`",
         Shape::Later => "not available yet",
     };
     words.to_owned()

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use orc_spec::SourceFile;
 use orc_spec::diagnostic::{Diagnostic, Severity, json_document};
+use orc_spec::sarif;
 use orc_spec::settings::{FileKind, PartialSettings};
 
-use crate::args::ValidateArgs;
+use crate::args::{ProblemForm, ValidateArgs};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, invalid, not_found};
@@ -24,7 +25,7 @@ struct Checked {
 pub(crate) fn run(context: &Context, args: &ValidateArgs) -> CommandResult {
     let files = if args.files.is_empty() { all_files(context)? } else { args.files.clone() };
     let checked = files.iter().map(|file| check(context, file)).collect::<CommandResult<Vec<Checked>>>()?;
-    print(&checked, args.output.output)?;
+    print(&checked, args.output)?;
     let count = |wanted: Severity| {
         let all = checked.iter().flat_map(|file| &file.diagnostics);
         all.filter(|diagnostic| diagnostic.severity == wanted).count()
@@ -69,11 +70,19 @@ fn all_files(context: &Context) -> CommandResult<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn print(checked: &[Checked], form: Form) -> CommandResult<()> {
-    if form != Form::Table {
-        let document = json_document(checked.iter().map(|file| (&file.source, file.diagnostics.as_slice())));
-        return output::document(form, &document, Some("diagnostics"));
+fn print(checked: &[Checked], form: ProblemForm) -> CommandResult<()> {
+    let files = checked.iter().map(|file| (&file.source, file.diagnostics.as_slice()));
+    let document = |form| output::document(form, &json_document(files.clone()), Some("diagnostics"));
+    match form {
+        ProblemForm::Table => print_text(checked),
+        ProblemForm::Json => document(Form::Json),
+        ProblemForm::Jsonl => document(Form::Jsonl),
+        ProblemForm::Yaml => document(Form::Yaml),
+        ProblemForm::Sarif => output::document(Form::Json, &sarif::document(files, env!("CARGO_PKG_VERSION")), None),
     }
+}
+
+fn print_text(checked: &[Checked]) -> CommandResult<()> {
     let colour = host::colour(std::io::stdout().is_terminal());
     for file in checked {
         for diagnostic in &file.diagnostics {

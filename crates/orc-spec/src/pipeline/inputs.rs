@@ -225,7 +225,7 @@ fn is_null(node: &Node) -> bool {
 }
 
 /// Letters, digits, `_` and `-`, beginning with a letter, at most 64.
-pub(super) fn is_identifier(text: &str) -> bool {
+pub(crate) fn is_identifier(text: &str) -> bool {
     text.len() <= 64
         && text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use orc_domain::expr::{Expr, Template, TemplatePart};
 use orc_domain::graph::{
-    Action, Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, ForEach, MAX_ELEMENTS, MAX_ITEM_BYTES, PhaseKind, Retry,
-    RunAction, SpecIndex, StepSpec, WorktreeMode,
+    Action, Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, Elements, Fan, MAX_ELEMENTS, MAX_ITEM_BYTES, PhaseKind,
+    Retry, RunAction, SpecIndex, StepSpec, WorktreeMode,
 };
 use orc_domain::time::Millis;
 use orc_domain::value::Value;
@@ -156,8 +156,8 @@ impl<'a> Draft<'a> {
     pub(super) fn compile(&self, turn: Turn<'_>, shared: &Shared<'_>, report: &mut Report) -> Option<StepSpec> {
         let Turn { condition, needs, is_finished } = turn;
         let (foreach, list) = self.foreach(shared, is_finished, report).unzip();
-        let item = foreach.as_ref().zip(list.as_ref()).map(|(foreach, list): (&ForEach, &Checked)| Item {
-            name: foreach.binding.as_str(),
+        let item = foreach.as_ref().zip(list.as_ref()).map(|((_, binding), list): (&(Fan, String), &Checked)| Item {
+            name: binding.as_str(),
             ty: if let Type::List(item) = &list.ty { (**item).clone() } else { Type::Any },
             tainted: list.tainted,
         });
@@ -186,7 +186,12 @@ impl<'a> Draft<'a> {
             condition,
             action: Action::Run(script?),
             env,
-            foreach,
+            within: None,
+            fan: foreach.map(|(fan, _)| fan),
+            concurrency: None,
+            priority: 0,
+            budget: None,
+            artifacts: BTreeMap::new(),
             retry,
             timeout: timeout.or(shared.timeout).unwrap_or(DEFAULT_TIMEOUT),
             continue_on_fail,
@@ -237,7 +242,7 @@ impl<'a> Draft<'a> {
         shared: &Shared<'_>,
         is_finished: IsFinished<'_>,
         report: &mut Report,
-    ) -> Option<(ForEach, Checked)> {
+    ) -> Option<((Fan, String), Checked)> {
         let fields = self.fields.as_ref()?;
         let Some(node) = fields.get("foreach") else {
             for name in ["as", "limit", "fail_fast"] {
@@ -262,7 +267,8 @@ impl<'a> Draft<'a> {
         });
         check_elements(&list.expr, node, report);
         let fail_fast = fail_fast.unwrap_or(false);
-        Some((ForEach { list: list.expr.clone(), binding, limit, fail_fast }, list))
+        let elements = Elements::List { list: list.expr.clone(), binding: binding.clone() };
+        Some(((Fan { elements, limit, fail_fast }, binding), list))
     }
 
     /// `env:` of the step, and the names that its script can read.
@@ -414,7 +420,7 @@ pub(super) fn env<'a>(
     (templates, names)
 }
 
-fn check_variable(name: &Name, report: &mut Report) -> bool {
+pub(crate) fn check_variable(name: &Name, report: &mut Report) -> bool {
     if !is_variable(&name.text) {
         let message = format!("`{}` cannot be the name of an environment variable", read::excerpt(&name.text));
         report

@@ -1,5 +1,5 @@
 use orc_domain::expr::{Expr, Root, Segment};
-use orc_domain::graph::{Action, InputKind, RunAction, SpecIndex, StepSpec};
+use orc_domain::graph::{Action, Elements, InputKind, RunAction, SpecIndex, StepSpec};
 use orc_domain::value::{Finite, Value};
 
 use super::*;
@@ -355,10 +355,10 @@ fn fan_out_keys() {
     let step = only_step(
         "  a: { run: \"echo ${{ part }}\", foreach: [1, b, 1.10], as: part, limit: 1_000, fail_fast: true }\n",
     );
-    let foreach = step.foreach.unwrap();
-    let list = Value::List(vec![Value::Int(1), Value::text("b"), Value::text("1.10")]);
-    assert_eq!(foreach.list, Expr::Literal(list));
-    assert_eq!((foreach.binding.as_str(), foreach.limit, foreach.fail_fast), ("part", Some(1000), true));
+    let fan = step.fan.unwrap();
+    let list = Expr::Literal(Value::List(vec![Value::Int(1), Value::text("b"), Value::text("1.10")]));
+    assert_eq!(fan.elements, Elements::List { list, binding: "part".to_owned() });
+    assert_eq!((fan.limit, fan.fail_fast), (Some(1000), true));
     let cases = [
         ("run: x, as: p, limit: 1, fail_fast: true", vec!["3:16 conflict", "3:23 conflict", "3:33 conflict"]),
         ("run: x, foreach: [1], limit: 0", vec!["3:37 bad_value"]),
@@ -452,7 +452,7 @@ fn tainted_text_in_a_command_is_pointed_out() {
 #[test]
 fn scripts_carry_expressions_as_variables() {
     let step = only_step("  a: { run: \"echo ${{ flow.id }} x=${{ flow.pipeline }}\", shell: bash }\n");
-    let Action::Run(RunAction { script, shell, bindings }) = step.action;
+    let Action::Run(RunAction { script, shell, bindings }) = step.action else { panic!("it runs a script") };
     assert_eq!(script, "echo \"${ORC_EXPR_1}\" x=\"${ORC_EXPR_2}\"");
     assert_eq!(shell, ["bash", "-euo", "pipefail", "-c"]);
     let id = Expr::Ref { root: Root::Flow, path: vec![Segment::Member("id".to_owned())] };

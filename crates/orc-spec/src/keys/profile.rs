@@ -1,0 +1,110 @@
+//! The keys of an agent profile.
+
+use super::Shape::{
+    Command, Count, CountOrZero, Duration, Later, OtherAdapter, Schema, Table as Sub, Text, Variables, Words,
+};
+use super::{Key, MAX_SLOTS, Table, key};
+
+/// The words of `adapter:`; those after the first are not available yet.
+pub const ADAPTERS: &[&str] = &["command", "claude-code", "codex", "acp", "built-in"];
+/// The words of `mode:` that are available.
+pub const MODES: &[&str] = &["work", "plan", "review", "check"];
+/// Largest `max_messages:`.
+pub const MAX_MESSAGES: u32 = 10;
+
+const PROGRAM_DECIDES: &str = "the program decides that itself: give it its own option in `command:` or a variable in `env:`, and remove this key";
+const PROGRAM_OWNS_TOOLS: &str =
+    "the program brings its own tools: limit them with its own options in `command:`, and remove this key";
+const PROGRAM_OWNS_LOOP: &str =
+    "the program runs its own loop: what bounds it from outside is `silence_timeout:` here and `timeout:` on the step";
+
+/// A profile: the front matter of `agents/NAME.md`.
+pub static PROFILE: Table = Table {
+    name: "a profile",
+    keys: &[
+        key("name", Text, "The agent's name, which is the name of the file."),
+        key("description", Text, "What it is for, in a sentence."),
+        key("adapter", Words(&["command"]), "What runs it: `command` is a program of your choice."),
+        key("command", Command, "The program with its arguments as a list, or a script that `sh -eu -c` reads."),
+        key("role", Text, "Its role in the team, one line; told to it."),
+        key("mode", Words(MODES), "What it is there for; without it `work`, the others mostly read."),
+        key(
+            "silence_timeout",
+            Duration,
+            "A run that says nothing for so long is stopped: 1m to 240m; without it 15m, 10m in modes that read.",
+        ),
+        key("max_concurrent", Count(MAX_SLOTS), "Runs of this agent at the same time; without it no limit of its own."),
+        key(
+            "max_messages",
+            CountOrZero(MAX_MESSAGES),
+            "How often it is told what is missing before its run ends without a deliverable; without it 2.",
+        ),
+        key("env", Variables, "Environment variables, over those of pipeline and step."),
+        key("output", Sub(&OUTPUT), "What it must submit, when the step does not say it."),
+        key("tools", OtherAdapter(PROGRAM_OWNS_TOOLS), "Tools that it may use."),
+        key("disallowedTools", OtherAdapter(PROGRAM_OWNS_TOOLS), "Tools that it may not use."),
+        key("permissionMode", OtherAdapter(PROGRAM_OWNS_TOOLS), "What happens to calls that no rule names."),
+        key("mcpServers", OtherAdapter(PROGRAM_OWNS_TOOLS), "Servers with further tools."),
+        key("skills", OtherAdapter(PROGRAM_DECIDES), "Instructions that it can look up."),
+        key("hooks", OtherAdapter(PROGRAM_OWNS_LOOP), "Programs that look on."),
+        key("maxTurns", OtherAdapter(PROGRAM_OWNS_LOOP), "Calls of the model at most."),
+        key("model", OtherAdapter(PROGRAM_DECIDES), "The model that it uses."),
+        key("fallback_models", OtherAdapter(PROGRAM_DECIDES), "Models to use when that one fails."),
+        key("effort", OtherAdapter(PROGRAM_DECIDES), "How much the model thinks."),
+        key("thinking", OtherAdapter(PROGRAM_DECIDES), "Whether the model thinks aloud."),
+        key("permissions", Later, "What it may do."),
+        key("box", Later, "What its sandbox lets through."),
+        key("worktree", Later, "Where it works."),
+        key("capabilities", Later, "What it may do outside: push, GitHub."),
+        key("budget", Later, "What it may spend."),
+        key("workers", Later, "Agents that it may give work to."),
+        key("team", Later, "A brief that several agents share."),
+        key("schedule", Later, "When it wakes by itself."),
+    ],
+    required: &["adapter", "command"],
+    foreign: &[
+        ("prompt", "the system prompt is the text below the front matter; a step's own prompt stands in the pipeline"),
+        ("system_prompt", "the system prompt is the text below the front matter"),
+        ("instructions", "the system prompt is the text below the front matter"),
+        ("run", "write `command:`"),
+        ("cmd", "write `command:`"),
+        ("program", "write `command:`"),
+        ("script", "write `command:`"),
+        ("entrypoint", "write `command:`"),
+        ("args", "write the arguments into the list: `command: [program, argument]`"),
+        ("arguments", "write the arguments into the list: `command: [program, argument]`"),
+        ("type", "write `adapter:`"),
+        ("backend", "write `adapter:`"),
+        ("timeout", "write `silence_timeout:` for silence; the longest time of a run is `timeout:` of the step"),
+        ("idle_timeout", "write `silence_timeout:`"),
+        ("concurrency", "write `max_concurrent:`"),
+        ("environment", "write `env:`"),
+        ("schema", "write `output: { schema: schemas/NAME.json }`"),
+        ("allowed_tools", "write `tools:`, where the adapter has tools of ours"),
+        ("disallowed_tools", "write `disallowedTools:`, where the adapter has tools of ours"),
+        ("color", "it has no meaning here; remove this key"),
+        ("memory", "it has no meaning here; remove this key"),
+        ("background", "every agent runs by itself; remove this key"),
+        ("isolation", "it is the step that says where it works: `worktree:` in the pipeline"),
+    ],
+};
+
+/// `output:`.
+pub static OUTPUT: Table = Table {
+    name: "`output`",
+    keys: &[key(
+        "schema",
+        Schema,
+        "A JSON Schema: the schema itself, or the path of a JSON file from the repository's root.",
+    )],
+    required: &["schema"],
+    foreign: &[("type", "write `schema: { type: object }`"), ("file", "write `schema: schemas/NAME.json`")],
+};
+
+/// What to do instead of a key that `adapter: command` cannot honour.
+pub(crate) fn unhonoured(key: &Key) -> Option<&'static str> {
+    match key.shape {
+        OtherAdapter(advice) => Some(advice),
+        _ => None,
+    }
+}

@@ -1,0 +1,227 @@
+//! What an operator does day by day: follow logs, watch, back up, draw, plan, keep the data directory small.
+
+#![expect(clippy::panic, reason = "what these functions cannot do fails the test")]
+
+mod support;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use support::{Gate, World, lines, start_held, until};
+
+/// `hold` runs until the gate opens, `other` beside it, `next` after it.
+const HELD: &str = concat!(
+    "steps:\n",
+    "  hold:\n    run: |\n      echo first\n      echo up >> started\n      read x < gate\n      echo second\n",
+    "  other: { run: 'echo beside; echo wrong >&2; exit 3', retry: { attempts: 2, backoff: 1ms }, continue_on_fail: true }\n",
+    "  next: { needs: hold, run: 'printf no-newline' }\n",
+);
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+}
+
+fn read(path: &std::path::Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn logs_of_a_flow_are_followed_to_its_end() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    let (plain, events, lines) = (world.path().join("plain"), world.path().join("events"), world.path().join("lines"));
+    let follow = |file: &std::path::Path, more: &[&str]| {
+        world.start_into(file, &[&["logs", flow.as_str(), "--follow"][..], more].concat())
+    };
+    let followers = [follow(&plain, &[]), follow(&events, &["--events"]), follow(&lines, &["--output", "jsonl"])];
+    until("what was printed so far is shown", || {
+        [&plain, &events, &lines].iter().all(|file| read(file).contains("first"))
+    });
+    assert!(!read(&plain).contains("second"));
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    for follower in followers {
+        let said = follower.wait();
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    }
+    let said = read(&plain);
+    // Columns grow with the labels that are known.
+    let shown: Vec<String> = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in ["hold | first", "hold | second", "other | beside", "other #2 | wrong", "next | no-newline"] {
+        assert!(shown.iter().any(|known| known == line), "{line:?} in {said}");
+    }
+    assert!(said.ends_with("\n") && said.contains("-- started as process"), "{said}");
+    assert!(!said.contains(" ** "), "{said}");
+    let said = read(&events);
+    for words in ["started (ship)", "hold ", "attempt 1 failed: exit code 3", "tries again", "succeeded after"] {
+        assert!(said.contains(words), "{words:?} in {said}");
+    }
+    let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("no {words:?} in {said}"));
+    assert!(place("started (ship)") < place("| first") && place("| second") < place("| no-newline"), "{said}");
+    let documents: Vec<Value> = read(&lines).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(documents.iter().all(|line| text(&line["run"]).starts_with("run_")), "{documents:?}");
+    let times: Vec<i64> = documents.iter().map(|line| line["at"].as_i64().unwrap()).collect();
+    assert!(!times.is_empty());
+}
+
+#[test]
+fn one_run_is_followed_as_it_prints_and_an_interrupt_ends_that() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let runs = world.json(&["runs", "list"]);
+    let run = runs["runs"].as_array().unwrap().iter().find(|run| run["step"] == "hold").unwrap();
+    let (id, log) = (text(&run["id"]), text(&run["log"]));
+    let (file, left) = (world.path().join("followed"), world.path().join("left"));
+    let follower = world.start_into(&file, &["logs", id, "-f"]);
+    let other = world.start_into(&left, &["logs", id, "-f", "--since", "1h"]);
+    until("both follow", || read(&file).contains("first\n") && read(&left).contains("first\n"));
+    other.signal(Signal::INT);
+    assert_eq!(other.wait().code, Some(130));
+    // A log that is cut below what was read tells nothing twice.
+    let whole = read(log.as_ref());
+    std::fs::File::options().write(true).open(log).unwrap().set_len(10).unwrap();
+    std::fs::write(log, &whole).unwrap();
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(follower.wait().code, Some(0));
+    let said = read(&file);
+    assert!(
+        said.starts_with("-- started as process") && said.ends_with("\nfirst\nsecond\n-- ended with exit code 0\n"),
+        "{said}"
+    );
+    assert_eq!(said.matches("first").count(), 1, "{said}");
+}
+
+#[test]
+fn several_logs_stand_in_the_order_of_time() {
+    let world = World::new();
+    world.pipeline("two", "steps:\n  a: { run: 'echo one' }\n  b: { needs: a, run: 'echo two' }\n");
+    world.run_to(0, &["run", "two"]);
+    world.run_to(0, &["run", "two"]);
+    let flows = world.json(&["flows", "list"]);
+    let ids: Vec<&str> = flows["flows"].as_array().unwrap().iter().map(|flow| text(&flow["id"])).collect();
+    let short = |id: &str| id[id.len() - 6..].to_owned();
+    let said = world.run_to(0, &["logs", ids[0], ids[1], "--events"]).out;
+    let lines: Vec<String> =
+        said.lines().filter(|line| line.contains(" | ")).map(|line| line.replace("  ", "")).collect();
+    let wanted = [
+        format!("{}/a | one", short(ids[1])),
+        format!("{}/b | two", short(ids[1])),
+        format!("{}/a | one", short(ids[0])),
+        format!("{}/b | two", short(ids[0])),
+    ];
+    assert_eq!(lines, wanted);
+    assert!(said.contains(&format!("{}   ** {} started (two)\n", short(ids[0]), ids[0])), "{said}");
+    let runs = world.json(&["runs", "list", "--flow", ids[0]]);
+    let (b, a) = (text(&runs["runs"][0]["id"]), text(&runs["runs"][1]["id"]));
+    let said = world.run_to(0, &["logs", b, a]).out;
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains(" | ")).collect();
+    assert_eq!(lines, ["a | one", "b | two"]);
+    // Only what belongs to the run, and nothing that is older than asked for.
+    let said = world.run_to(0, &["logs", b, "--events"]).out;
+    assert!(said.contains("\nb      ** runs\n") && !said.contains("\na "), "{said}");
+    for since in ["1ms", "2100-01-01"] {
+        assert_eq!(world.run_to(0, &["logs", ids[0], "--events", "--since", since]).out, "", "{since}");
+    }
+    assert!(world.run_to(0, &["logs", ids[0], "--since", "2020-01-01"]).out.contains("one"));
+    let wrong: [&[&str]; 3] =
+        [&["logs", b, "--since", "soon"], &["logs", b, "-f", "--output", "json"], &["logs", b, a, "--step", "a"]];
+    for args in wrong {
+        let said = world.run_to(2, args);
+        assert_eq!(said.out, "", "{args:?}");
+        assert!(said.err.starts_with("error: `"), "{args:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn following_a_flow_that_was_left_says_so() {
+    let world = World::new();
+    let _gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    running.signal(Signal::KILL);
+    running.wait();
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    let file = world.path().join("followed");
+    let follower = world.start_into(&file, &["logs", &flow, "--follow"]);
+    until("it is shown", || read(&file).contains("first"));
+    follower.signal(Signal::TERM);
+    let said = follower.wait();
+    assert_eq!(said.code, Some(130));
+    assert_eq!(said.err, format!("nobody carries {flow} on; `orchestrator flows resume {flow}` does\n"));
+}
+
+#[test]
+fn status_is_watched_and_says_only_what_is_new() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    until("the other step is over", || world.json(&["status"])["running"].as_array().unwrap().len() == 1);
+    let files = ["all", "flow", "lines"].map(|name| world.path().join(name));
+    let watch = |file: &std::path::Path, more: &[&str]| {
+        world.start_into(file, &[&["status", "--watch", "--interval", "100ms"][..], more].concat())
+    };
+    let all = watch(&files[0], &[]);
+    let of_flow = watch(&files[1], &[&flow]);
+    let documents = watch(&files[2], &["--output", "jsonl"]);
+    until("each shows it once", || files.iter().all(|file| read(file).contains("hold")));
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    // One flow ends by itself; everything never does.
+    assert_eq!(of_flow.wait().code, Some(0));
+    until("the end is told", || {
+        read(&files[0]).contains("0 live, 1 finished") && read(&files[2]).contains("\"outcome\":\"succeeded\"")
+    });
+    for watching in [all, documents] {
+        watching.signal(Signal::INT);
+        assert_eq!(watching.wait().code, Some(130));
+    }
+    let said = read(&files[0]);
+    assert!(said.starts_with("running\n") && said.matches("totals\n").count() >= 2, "{said}");
+    assert!(said.contains("\n-- 20") && said.contains("\nrecent\n"), "{said}");
+    let said = read(&files[1]);
+    assert!(said.starts_with(&format!("{flow}  ship  live\n")), "{said}");
+    assert!(said.contains(&format!("{flow}  ship  succeeded\n")), "{said}");
+    let documents: Vec<Value> = read(&files[2]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(documents.len() >= 2 && documents.len() <= 10, "only what is new: {}", documents.len());
+    assert!(documents.iter().all(|document| document["schema"] == "orc/status/1"));
+    for args in [&["status", "--watch", "--output", "json"][..], &["status", "--watch", "--interval", "1ms"]] {
+        assert_eq!(world.run_to(2, args).out, "");
+    }
+}
+
+#[test]
+fn a_backup_in_the_place_of_the_database_carries_a_flow_on() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    until("the other step is over", || world.json(&["status"])["running"].as_array().unwrap().len() == 1);
+    world.run_to(0, &["db", "backup", "copy.db"]);
+    running.signal(Signal::KILL);
+    running.wait();
+    // The machine is gone with its data directory; what is left is the copy.
+    std::fs::remove_dir_all(world.data()).unwrap();
+    std::fs::create_dir(world.data()).unwrap();
+    std::fs::rename(world.repo().join("copy.db"), world.data().join("orchestrator.db")).unwrap();
+    let before = world.json(&["flows", "show", &flow]);
+    assert_eq!((&before["state"], &before["carried_on"]), (&"live".into(), &false.into()));
+    let resumed = world.start(&["resume", "--all"]);
+    until("the step is tried again", || lines(world.repo().join("started")).len() == 2);
+    gate.open();
+    let said = resumed.wait();
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains("1 run(s) of an earlier process were lost"), "{}", said.err);
+    let after = world.json(&["flows", "show", &flow]);
+    assert_eq!(after["outcome"], "succeeded");
+    let attempts: Vec<_> = after["steps"].as_array().unwrap().iter().map(|step| step["attempts"].clone()).collect();
+    assert_eq!(attempts, [2, 2, 1], "what was over is not done again");
+    assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+}
