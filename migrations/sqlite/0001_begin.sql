@@ -1,5 +1,6 @@
 -- Ids are their printed text, times are milliseconds since 1970, structured values are JSON in TEXT.
--- Columns beside a JSON column repeat what keys, guards and orders need; the JSON is what is read back.
+-- Columns beside a JSON column repeat what keys, guards and orders need; the JSON is what is read back. It stands last, so
+-- that what only counts or orders rows need not read over it.
 
 -- Definitions that flows pinned; never changed.
 CREATE TABLE pipelines (
@@ -14,17 +15,18 @@ CREATE TABLE flows (
     workspace TEXT NOT NULL,
     pipeline TEXT NOT NULL REFERENCES pipelines (hash),
     name TEXT NOT NULL,
-    spec TEXT NOT NULL,
-    head TEXT NOT NULL,
     version INTEGER NOT NULL,
     wake_at INTEGER,
     queued_at INTEGER,
     updated_at INTEGER NOT NULL,
-    finished_at INTEGER
+    finished_at INTEGER,
+    spec TEXT NOT NULL,
+    head TEXT NOT NULL
 ) STRICT;
 CREATE INDEX flows_live ON flows (id) WHERE finished_at IS NULL;
 CREATE INDEX flows_finished ON flows (id) WHERE finished_at IS NOT NULL;
-CREATE INDEX flows_due ON flows (wake_at, id, queued_at) WHERE finished_at IS NULL;
+CREATE INDEX flows_due ON flows (wake_at, id) WHERE finished_at IS NULL;
+CREATE INDEX flows_queued ON flows (id) WHERE queued_at IS NOT NULL;
 -- Ids are told apart by their last six characters; people name them by their end.
 CREATE INDEX flows_ending ON flows (substr(id, 26));
 

@@ -10,7 +10,7 @@ use orc_domain::event::Event;
 use orc_domain::flow::{Flow, FlowHead, FlowSpec};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, RequestId, RunId};
-use orc_domain::time::Timestamp;
+use orc_domain::time::{Millis, Timestamp};
 use orc_ports::reader::{
     AnswerCounts, AnyId, FlowFilter, FlowLine, RequestFilter, RequestRecord, RunRecord, StepCounts, Totals,
 };
@@ -22,12 +22,12 @@ use crate::failure::failed;
 use crate::row::{self, Place};
 use crate::schema::{beside, read_options};
 use crate::statement::{
-    ANSWERS, CONSUMER_GET, COUNTER_GET, EFFECTS_COUNT, EFFECTS_OF_FLOW, EVENTS_AFTER, EVENTS_LAST, EVENTS_OF_FLOW,
-    FLOW_GET, FLOWS_ALL, FLOWS_DUE, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_LIVE, FLOWS_UNFINISHED,
-    FLOWS_UNFINISHED_COUNTS, FLOWS_WAITING_FOR, FLOWS_WITH_EFFECTS, FLOWS_WITH_LIVE_RUNS, INSTANCES_OPEN, PIPELINE_GET,
-    REQUEST_GET, REQUESTS_ENDING, REQUESTS_OPEN, REQUESTS_OPEN_COUNT, REQUESTS_OPEN_OF_FLOW, REQUESTS_RESOLVED,
-    RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_BY_AGENT, RUNS_ENDING, RUNS_LIVE_COUNTS, RUNS_LIVE_OF_FLOW, RUNS_OF_FLOW,
-    SLOTS_COUNT, STEPS_COUNTS, STEPS_OF_FLOW, Statement,
+    ANSWER_TIME_AT, ANSWERS, CONSUMER_GET, COUNTER_GET, EFFECTS_COUNT, EFFECTS_OF_FLOW, EVENTS_AFTER, EVENTS_LAST,
+    EVENTS_OF_FLOW, FLOW_GET, FLOWS_ALL, FLOWS_DUE, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_LIVE, FLOWS_LIVE_COUNT,
+    FLOWS_QUEUED_COUNT, FLOWS_UNFINISHED, FLOWS_WAITING_FOR, FLOWS_WITH_EFFECTS, FLOWS_WITH_LIVE_RUNS, INSTANCES_OPEN,
+    PIPELINE_GET, REQUEST_GET, REQUESTS_ENDING, REQUESTS_OPEN, REQUESTS_OPEN_COUNT, REQUESTS_OPEN_OF_FLOW,
+    REQUESTS_RESOLVED, RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_BY_AGENT, RUNS_ENDING, RUNS_LIVE_COUNTS,
+    RUNS_LIVE_OF_FLOW, RUNS_OF_FLOW, SLOTS_COUNT, STEPS_COUNTS, STEPS_OF_FLOW, Statement,
 };
 use crate::work::{self, signed};
 
@@ -305,8 +305,24 @@ impl Reads {
     }
 
     pub(crate) async fn answers(&self) -> Answer<Vec<AnswerCounts>> {
-        let rows = query(ANSWERS.text).fetch_all(&self.pool).await.map_err(failed("answers"))?;
-        rows.iter().map(row::answers).collect()
+        const OPERATION: &str = "answers";
+        let mut snapshot = self.pool.begin().await.map_err(failed(OPERATION))?;
+        let rows = query(ANSWERS.text).fetch_all(&mut *snapshot).await.map_err(failed(OPERATION))?;
+        let mut counts = Vec::with_capacity(rows.len());
+        for found in &rows {
+            let by = row::id_of(found, "requests", "answered_by")?;
+            let place = Place { table: "requests", id: by };
+            let (approved, denied) = (place.count(found, "approved")?, place.count(found, "denied")?);
+            let middle = query(ANSWER_TIME_AT.text)
+                .bind(by)
+                .bind(signed((approved + denied).saturating_sub(1) / 2))
+                .fetch_one(&mut *snapshot)
+                .await
+                .map_err(failed(OPERATION))?;
+            let median = Millis::from_millis(place.count(&middle, "answer_time")?);
+            counts.push(AnswerCounts { by: place.json(found, "answered_by")?, approved, denied, median });
+        }
+        Ok(counts)
     }
 
     pub(crate) async fn ids_ending(&self, suffix: &str, limit: u32) -> Answer<Vec<AnyId>> {
@@ -347,7 +363,8 @@ impl Reads {
             .await
             .map_err(failed("totals"))?;
         let finished_flows = Place { table: "counters", id: work::FLOWS_FINISHED }.count(&finished, "value")?;
-        let [live_flows, queued_flows] = numbers(&mut snapshot, FLOWS_UNFINISHED_COUNTS).await?;
+        let [live_flows] = numbers(&mut snapshot, FLOWS_LIVE_COUNT).await?;
+        let [queued_flows] = numbers(&mut snapshot, FLOWS_QUEUED_COUNT).await?;
         let [live_runs, working_flows] = numbers(&mut snapshot, RUNS_LIVE_COUNTS).await?;
         let [slots] = numbers(&mut snapshot, SLOTS_COUNT).await?;
         let [open_requests] = numbers(&mut snapshot, REQUESTS_OPEN_COUNT).await?;

@@ -6,9 +6,9 @@ use orc_domain::flow::{FlowHead, FlowSpec, Step, StepOutcome, StepState};
 use orc_domain::principal::Principal;
 use orc_domain::request::Request;
 use orc_domain::run::Run;
-use orc_domain::time::{Millis, Timestamp};
+use orc_domain::time::Timestamp;
 use orc_domain::wait::Wait;
-use orc_ports::reader::{AnswerCounts, RequestRecord, RunRecord};
+use orc_ports::reader::{RequestRecord, RunRecord};
 use orc_ports::store::{Instance, StoreError};
 use serde::de::DeserializeOwned;
 use sqlx::sqlite::{Sqlite, SqliteRow};
@@ -110,17 +110,6 @@ pub(crate) fn request(row: &SqliteRow) -> Result<RequestRecord, StoreError> {
     }
     let opened_at: i64 = place.column(row, "opened_at")?;
     Ok(RequestRecord { request, opened_at: Timestamp::from_millis(opened_at) })
-}
-
-/// What somebody answered.
-pub(crate) fn answers(row: &SqliteRow) -> Result<AnswerCounts, StoreError> {
-    let place = Place { table: "requests", id: id_of(row, "requests", "answered_by")? };
-    Ok(AnswerCounts {
-        by: place.json(row, "answered_by")?,
-        approved: place.count(row, "approved")?,
-        denied: place.count(row, "denied")?,
-        median: Millis::from_millis(place.count(row, "median")?),
-    })
 }
 
 /// All columns of an event.

@@ -33,6 +33,7 @@ macro_rules! statements {
 }
 
 statements! {
+    ANSWER_TIME_AT = "answer_time_at";
     ANSWERS = "answers";
     CHECK_EVENT_GAPS = "check_event_gaps";
     CHECK_FINISHED_COUNT = "check_finished_count";
@@ -64,8 +65,9 @@ statements! {
     FLOWS_ENDING = "flows_ending";
     FLOWS_FINISHED = "flows_finished";
     FLOWS_LIVE = "flows_live";
+    FLOWS_LIVE_COUNT = "flows_live_count";
+    FLOWS_QUEUED_COUNT = "flows_queued_count";
     FLOWS_UNFINISHED = "flows_unfinished";
-    FLOWS_UNFINISHED_COUNTS = "flows_unfinished_counts";
     FLOWS_WAITING_FOR = "flows_waiting_for";
     FLOWS_WITH_EFFECTS = "flows_with_effects";
     FLOWS_WITH_LIVE_RUNS = "flows_with_live_runs";

@@ -203,13 +203,13 @@ impl Work {
                 .bind(spec.workspace.to_string())
                 .bind(spec.pipeline.to_string())
                 .bind(spec.name.clone())
-                .bind(spec_text)
-                .bind(text)
                 .bind(signed(head.version))
                 .bind(wake_at)
                 .bind(queued_at)
                 .bind(head.seen.as_millis())
-                .bind(finished_at);
+                .bind(finished_at)
+                .bind(spec_text)
+                .bind(text);
         } else {
             // A statement that does not name `finished_at` leaves the indexes on it alone.
             let (statement, since) =

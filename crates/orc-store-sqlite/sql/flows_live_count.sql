@@ -1,0 +1,1 @@
+SELECT count(*) FROM flows WHERE finished_at IS NULL
