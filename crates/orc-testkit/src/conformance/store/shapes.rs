@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use orc_domain::action::{OnTimeout, Tier, WaitEvent};
+use orc_domain::agent::Statistics;
 use orc_domain::budget::{Usage, Wall};
 use orc_domain::claim::Holder;
 use orc_domain::flow::{
@@ -79,7 +80,7 @@ fn wall() -> impl Strategy<Value = Wall> {
 
 fn usage() -> impl Strategy<Value = Usage> {
     (any::<[u64; 7]>(), any::<i64>()).prop_map(|(n, cost)| Usage {
-        model_calls: n[0],
+        calls: n[0],
         tool_calls: n[1],
         input: n[2],
         output: n[3],
@@ -295,7 +296,7 @@ fn agent_run() -> BoxedStrategy<AgentRun> {
             profile: ContentHash::of(agent.as_bytes()),
             agent,
             silence,
-            last_output_at,
+            statistics: Statistics { last_output_at, ..Statistics::default() },
             usage,
             messages,
             answer,
