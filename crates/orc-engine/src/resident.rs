@@ -9,11 +9,12 @@ use std::sync::Arc;
 use orc_domain::flow::{Flow, FlowState, Held, Origin, Phase, Step, StepNo, StepState, Stop};
 use orc_domain::graph::{Action, Graph, Pipeline, SpecIndex, StepSpec};
 use orc_domain::hold::HoldScope;
-use orc_domain::ids::{ContentHash, RequestId};
+use orc_domain::ids::{ContentHash, FlowId, RequestId};
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
 use orc_domain::request::{AnswerError, Standing};
 use orc_domain::time::Timestamp;
+use orc_domain::wait::Wait;
 
 use crate::index::{Index, Lane};
 
@@ -87,18 +88,18 @@ impl Resident {
         self.wake_at
     }
 
-    /// Whether it would start something if a slot were free; the earliest rank of that, for whoever serves many flows.
+    /// Whether it would start something if a slot were free, and the highest priority of that.
     #[must_use]
-    pub fn wants_slot(&self) -> Option<Timestamp> {
+    pub fn wants_slot(&self) -> Option<i16> {
         if !self.may_start(self.flow.head.seen) {
             return None;
         }
         let lanes = self.index.due.iter().filter(|(lane, _)| lane.slot && self.has_room(lane.group));
-        let ranks = lanes.filter_map(|(_, due)| {
+        let wanting = lanes.filter_map(|(_, due)| {
             let free = due.iter().find(|(_, no)| self.hold_on(*no).is_none() && !self.waits_for_group(*no));
-            free.map(|(rank, _)| *rank)
+            free.map(|(_, no)| self.spec_of(&self.flow.steps[no.0 as usize]).priority)
         });
-        ranks.min()
+        wanting.max().map(|priority| priority.saturating_add(self.flow.spec.priority))
     }
 
     /// Concurrency groups that it waits for.
@@ -112,6 +113,16 @@ impl Resident {
         }
         let due = self.index.due.values().flatten();
         due.filter_map(|(_, no)| self.group_held(*no).map(str::to_owned)).collect()
+    }
+
+    /// Child flows that it waits for.
+    #[must_use]
+    pub fn children(&self) -> Vec<FlowId> {
+        let children = self.flow.steps.iter().filter_map(|step| match step.state {
+            StepState::Waiting(Wait::Flow { flow, .. }) => Some(flow),
+            _ => None,
+        });
+        children.collect()
     }
 
     /// Nothing of it runs and nothing wants to start: it only waits for a time or a message, and need not stay in memory.
