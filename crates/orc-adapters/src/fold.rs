@@ -120,6 +120,10 @@ impl Listener for CommandListener {
         self.told.statistics
     }
 
+    fn usage(&self) -> Usage {
+        self.told.usage
+    }
+
     fn says_blocked(&self) -> bool {
         matches!(self.told.trouble, Some(Trouble::Ask(_) | Trouble::Blocked(_)))
     }

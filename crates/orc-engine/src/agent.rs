@@ -1,7 +1,7 @@
 //! What the life and the end of an agent's run mean for its step: reminders of what it owes, questions to people, silence,
 //! bad moments of a service outside, messages that no run has read.
 
-use orc_domain::budget::Usage;
+use orc_domain::agent::{Statistics, Usage};
 use orc_domain::event::Fact;
 use orc_domain::flow::{StepNo, StepOutcome, StepState};
 use orc_domain::graph::Action;
@@ -13,7 +13,7 @@ use orc_domain::request::{Answer, RequestKind};
 use orc_domain::run::{
     AgentRun, AgentStop, Cause, ErrorFamily, Failure, Message, RunOutcome, RunState, StopReason, WakeReason,
 };
-use orc_domain::time::{Millis, Timestamp};
+use orc_domain::time::Millis;
 use orc_domain::transition::Transition;
 use orc_domain::wait::Wait;
 
@@ -28,18 +28,14 @@ pub const UPSTREAM_WAITS: [Millis; 4] =
 
 impl Draft<'_> {
     /// A run says that it lives, and what it used.
-    pub(crate) fn run_heard(&mut self, no: StepNo, id: RunId, at: Timestamp, usage: Usage, looping: bool) {
+    pub(crate) fn run_heard(&mut self, no: StepNo, id: RunId, (statistics, usage): (Statistics, Usage), looping: bool) {
         self.take(Transition::RunHeard);
-        let at = at.min(self.now);
         self.note_usage(no, id, usage);
-        let silent_since = self.resident.flow.runs.get(&id).and_then(|run| run.agent.as_ref()?.last_output_at);
-        if silent_since.is_some_and(|before| before < at) {
-            self.edit_run(no, id, |run| {
-                if let Some(agent) = &mut run.agent {
-                    agent.last_output_at = Some(at);
-                }
-            });
-        }
+        self.edit_run(no, id, |run| {
+            if let Some(agent) = &mut run.agent {
+                agent.statistics = statistics;
+            }
+        });
         if looping && self.stopping(id).is_none() {
             self.take(Transition::RunLooping);
             self.ask_to_stop(no, id, StopReason::Looping, false);
@@ -55,7 +51,7 @@ impl Draft<'_> {
             if let Some(agent) = &mut run.agent {
                 agent.answer = told.answer;
                 agent.stop = told.stop;
-                agent.last_output_at = told.last_output_at.or(agent.last_output_at);
+                agent.statistics = told.statistics;
             }
         });
     }
@@ -274,7 +270,7 @@ fn grown(before: Usage, now: Usage) -> (Usage, Usage) {
     use orc_domain::money::UsdMicros;
     let cost = now.cost.max(before.cost);
     let usage = Usage {
-        model_calls: now.model_calls.max(before.model_calls),
+        calls: now.calls.max(before.calls),
         tool_calls: now.tool_calls.max(before.tool_calls),
         input: now.input.max(before.input),
         output: now.output.max(before.output),
@@ -284,7 +280,7 @@ fn grown(before: Usage, now: Usage) -> (Usage, Usage) {
         cost,
     };
     let more = Usage {
-        model_calls: usage.model_calls - before.model_calls,
+        calls: usage.calls - before.calls,
         tool_calls: usage.tool_calls - before.tool_calls,
         input: usage.input - before.input,
         output: usage.output - before.output,

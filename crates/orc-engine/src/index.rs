@@ -209,8 +209,9 @@ pub(crate) fn run_alarm(run: &Run) -> Option<Timestamp> {
 
 /// When an agent that says nothing from now on has been silent for too long.
 pub(crate) fn silent_at(run: &Run) -> Option<Timestamp> {
+    let RunState::Running { since, .. } = run.state else { return None };
     let agent = run.agent.as_ref()?;
-    Some(agent.last_output_at? + agent.silence)
+    Some(agent.statistics.last_output_at.unwrap_or(since).max(since) + agent.silence)
 }
 
 /// The alarm of an open request: people are told again, or it closes.

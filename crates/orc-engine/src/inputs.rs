@@ -109,8 +109,8 @@ impl Draft<'_> {
             Input::RunStarted { run, process } => self.on_live(*run, |draft, no| {
                 draft.run_started(no, *run, process);
             }),
-            Input::RunHeard { run, at, usage, looping } => self.on_live(*run, |draft, no| {
-                draft.run_heard(no, *run, *at, *usage, *looping);
+            Input::RunHeard { run, statistics, usage, looping } => self.on_live(*run, |draft, no| {
+                draft.run_heard(no, *run, (*statistics, *usage), *looping);
             }),
             Input::RunEnded { run, ending, told } => self.on_live(*run, |draft, no| {
                 draft.run_ended(no, *run, ending, told.as_ref());
@@ -151,12 +151,7 @@ impl Draft<'_> {
         let since = self.now;
         let (deadline, process) = (since + self.time_limit(no).0, process.clone());
         let state = RunState::Running { since, process, deadline, stop: asked.clone() };
-        self.edit_run(no, id, |run| {
-            run.state = state;
-            if let Some(agent) = &mut run.agent {
-                agent.last_output_at = Some(since);
-            }
-        });
+        self.edit_run(no, id, |run| run.state = state);
         self.tell_start(no, id);
         match asked {
             None => self.take(Transition::RunStarted),

@@ -119,7 +119,7 @@ impl Draft<'_> {
             agent: action.agent.clone(),
             profile: call.profile.content_hash().map_err(|error| format!("agent: {error}"))?,
             silence: call.profile.silence_timeout,
-            last_output_at: None,
+            statistics: orc_domain::agent::Statistics::default(),
             usage: orc_domain::budget::Usage::default(),
             messages: call.messages.clone(),
             answer: None,
