@@ -73,6 +73,8 @@ fn launch_of(shell: &Shell, flow: FlowId, run: RunId, command: Command) -> Launc
         output: shell.data.output(flow, run),
         temp: shell.data.step_temp(flow, &command.path),
         limits: Limits { log_bytes: shell.shape.log_bytes, output_bytes: MAX_OUTPUT_BYTES as u64 },
+        stdin: None,
+        tap: None,
     }
 }
 
