@@ -114,7 +114,7 @@ impl Work {
         work.script
             .push(INSTANCE_INSERT)
             .bind(instance.id.to_string())
-            .bind(instance.pid)
+            .bind(i64::from(instance.pid))
             .bind(instance.command.clone())
             .bind(instance.began_at.as_millis());
         work
@@ -132,7 +132,7 @@ impl Work {
     pub(crate) fn consumer_advance(name: &'static str, from: u64, to: u64) -> Self {
         let mut work = Self::new("consumer_advance", name);
         for statement in [CONSUMER_ADVANCE, CONSUMER_INSERT] {
-            work.script.push(statement).bind(name).bind(signed(from)).bind(signed(to));
+            work.script.push(statement).bind(name.to_owned()).bind(signed(from)).bind(signed(to));
         }
         work
     }
@@ -215,7 +215,7 @@ impl Work {
             }
         }
         if finished_at.is_some() {
-            self.script.push(COUNTER_ADD).bind(FLOWS_FINISHED).bind(1_i64);
+            self.script.push(COUNTER_ADD).bind(FLOWS_FINISHED.to_owned()).bind(1_i64);
         }
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Work {
             .bind(flow.to_string())
             .bind(i64::from(step.no.0))
             .bind(step.path.to_string())
-            .bind(step_status(&step.state))
+            .bind(step_status(&step.state).to_owned())
             .bind(data);
         Ok(())
     }
@@ -262,7 +262,7 @@ impl Work {
         self.script
             .push(EVENT_INSERT)
             .bind(flow.to_string())
-            .bind(event.fact.kind())
+            .bind(event.fact.kind().to_owned())
             .bind(i64::from(EVENT_VERSION))
             .bind(event.at.as_millis())
             .bind(actor)

@@ -10,7 +10,7 @@ const POSTGRES: &[&str] = &[include_str!("../../../migrations/postgres/0001_begi
 async fn sqlite_prepares_every_statement() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orc.db");
-    write_empty(&path).await.unwrap();
+    write_empty(&path).unwrap();
     let url = format!("sqlite://{}", path.display());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
     let mut refused = Vec::new();
