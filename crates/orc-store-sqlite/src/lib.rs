@@ -73,18 +73,18 @@ pub async fn migrate(path: &Path) -> Result<(), StoreError> {
     SqliteStore::open(path).await?.close().await
 }
 
-const fn guarded(outcome: Outcome) -> Guarded {
+fn guarded(outcome: Outcome) -> Guarded {
     match outcome {
         Outcome::Done => Guarded::Updated,
-        Outcome::Missing => Guarded::Missing,
         Outcome::Stale | Outcome::Refused(_) => Guarded::Stale,
+        Outcome::Each(each) => each.first().copied().unwrap_or(Guarded::Missing),
     }
 }
 
-const fn committed(outcome: Outcome) -> Committed {
+fn committed(outcome: Outcome) -> Committed {
     match outcome {
-        Outcome::Done => Committed::Done,
-        Outcome::Stale | Outcome::Missing => Committed::Stale,
+        Outcome::Done | Outcome::Each(_) => Committed::Done,
+        Outcome::Stale => Committed::Stale,
         Outcome::Refused(kind) => Committed::Refused(kind),
     }
 }
@@ -116,8 +116,14 @@ impl Store for SqliteStore {
         Box::pin(async move { self.reads()?.flows_unfinished(after, limit).await })
     }
 
-    fn run_claim(&self, run: RunId, effect: EffectId, instance: InstanceId) -> StoreResult<'_, Guarded> {
-        Box::pin(async move { self.write(Work::run_claim(run, effect, instance)).await.map(guarded) })
+    fn runs_claim(&self, starts: Vec<(RunId, EffectId)>, instance: InstanceId) -> StoreResult<'_, Vec<Guarded>> {
+        Box::pin(async move {
+            match self.write(Work::runs_claim(&starts, instance)).await? {
+                Outcome::Each(each) => Ok(each),
+                // There was none to claim.
+                Outcome::Done | Outcome::Stale | Outcome::Refused(_) => Ok(Vec::new()),
+            }
+        })
     }
 
     fn effects_pending(&self, flow: FlowId) -> StoreResult<'_, Vec<Effect>> {
