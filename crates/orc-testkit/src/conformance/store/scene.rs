@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use orc_domain::action::{OnTimeout, WaitEvent};
-use orc_domain::budget::Usage;
+use orc_domain::agent::{Statistics, Usage};
 use orc_domain::claim::{Claim, Holder};
 use orc_domain::effect::{AgentCall, Change, Command, Decision, Effect, EffectKind};
 use orc_domain::event::{EventBody, Fact};
@@ -175,7 +175,7 @@ pub fn pending_agent(flow: FlowId, no: u32) -> Run {
         agent: "reviewer".to_owned(),
         profile: ContentHash::of(b"profile"),
         silence: DEFAULT_SILENCE,
-        last_output_at: None,
+        statistics: Statistics::default(),
         usage: Usage::default(),
         messages: Vec::new(),
         answer: None,
