@@ -193,7 +193,14 @@ impl Told {
         self.statistics.events = self.statistics.events.saturating_add(1);
         match event {
             AgentEvent::Message { text } => self.message = Some(Tail::of(&text)),
-            AgentEvent::Tool { state: ToolState::Finished, .. } => self.statistics.last_progress_at = Some(at),
+            AgentEvent::Tool { state, .. } => {
+                if state == ToolState::Finished {
+                    self.statistics.last_progress_at = Some(at);
+                }
+                if matches!(state, ToolState::Finished | ToolState::Failed) {
+                    self.usage.tool_calls = self.usage.tool_calls.saturating_add(1);
+                }
+            }
             AgentEvent::Usage(usage) => self.usage = self.usage.plus(usage),
             AgentEvent::Output { value } => {
                 self.output = Some(value);
@@ -218,7 +225,7 @@ impl Told {
                     self.refused_output = Some(why);
                 }
             }
-            AgentEvent::Text { .. } | AgentEvent::Progress { .. } | AgentEvent::Tool { .. } => {}
+            AgentEvent::Text { .. } | AgentEvent::Progress { .. } => {}
         }
     }
 

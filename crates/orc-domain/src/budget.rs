@@ -90,8 +90,7 @@ mod tests {
     #[test]
     fn a_wall_is_reached_at_its_limit_and_moves_when_it_is_raised() {
         let budget = Budget { model_calls: Some(3), usd: UsdMicros::parse("0.5"), ..Budget::default() };
-        let used =
-            |calls, micros| Usage { calls, cost: UsdMicros::from_micros(micros), ..Usage::default() };
+        let used = |calls, micros| Usage { calls, cost: UsdMicros::from_micros(micros), ..Usage::default() };
         assert_eq!(budget.reached(&used(2, 0), 1), None);
         assert_eq!(budget.reached(&used(3, 0), 1), Some(Wall::ModelCalls));
         assert_eq!(budget.reached(&used(0, 500_000), 1), Some(Wall::Usd));

@@ -34,7 +34,9 @@ impl Claim {
     pub fn is_same_place(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Slot { run: one }, Self::Slot { run: two }) => one == two,
-            (Self::Group { name: one, holder: by, .. }, Self::Group { name: two, holder, .. }) => one == two && by == holder,
+            (Self::Group { name: one, holder: by, .. }, Self::Group { name: two, holder, .. }) => {
+                one == two && by == holder
+            }
             (Self::Slot { .. } | Self::Group { .. }, _) => false,
         }
     }

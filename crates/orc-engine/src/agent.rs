@@ -232,7 +232,8 @@ impl Draft<'_> {
         self.edit(no, |step| step.inbox.push(message));
         match self.step(no).state {
             StepState::Waiting(Wait::Request { request }) => {
-                if let Some(question) = self.open_request(request, |kind| matches!(kind, RequestKind::Question { .. })) {
+                if let Some(question) = self.open_request(request, |kind| matches!(kind, RequestKind::Question { .. }))
+                {
                     self.resolve(question, Answer::Approved, "answered by a message");
                     self.take(Transition::StepWoken);
                     self.make_ready(no, self.now, WakeReason::UserMessage { message: id });

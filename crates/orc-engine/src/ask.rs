@@ -33,7 +33,9 @@ impl Draft<'_> {
     pub(crate) fn begin_approval(&mut self, no: StepNo, action: &ApprovalAction) -> Result<(), String> {
         let scope = StepScope::of(&self.resident, no).with_env()?;
         let message = match &action.message {
-            Some(message) => message.render(&scope).map_err(|error| format!("approval.message: {error}"))?.to_text().text,
+            Some(message) => {
+                message.render(&scope).map_err(|error| format!("approval.message: {error}"))?.to_text().text
+            }
             None => format!("May `{}` of `{}` go on?", self.step(no).path, self.resident.flow.spec.name),
         };
         let (label, kind) = (format!("{}#approval", self.step(no).path), RequestKind::Approval);

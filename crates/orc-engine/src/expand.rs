@@ -81,9 +81,8 @@ impl Draft<'_> {
 
     /// A fan-out that has begun goes on before another begins, whatever their order in the file.
     fn next_to_expand(&self) -> Option<StepNo> {
-        let begun = |no: &StepNo| {
-            matches!(&self.step(*no).state, StepState::Waiting(Wait::Elements(fan)) if fan.expanded > 0)
-        };
+        let begun =
+            |no: &StepNo| matches!(&self.step(*no).state, StepState::Waiting(Wait::Elements(fan)) if fan.expanded > 0);
         let expanding = &self.resident.index.expanding;
         expanding.iter().copied().find(begun).or_else(|| expanding.first().copied())
     }
@@ -172,9 +171,8 @@ impl Draft<'_> {
 
     /// `first `implement[3]`, exit code 1`, of the first step below that counts as failed.
     pub(crate) fn first_failure(&self, above: StepNo) -> Option<String> {
-        let forgiven = |step: &Step| {
-            matches!(step.origin, Origin::Round { .. }) && self.resident.spec_of(step).continue_on_fail
-        };
+        let forgiven =
+            |step: &Step| matches!(step.origin, Origin::Round { .. }) && self.resident.spec_of(step).continue_on_fail;
         self.resident.below(above).find_map(|step| match &step.state {
             StepState::Finished { outcome: StepOutcome::Failed(failure) } if !forgiven(step) => {
                 Some(format!("first `{}`, {}", step.path, failure.cause))

@@ -69,7 +69,12 @@ pub fn fork(flow: &Flow, pipeline: &Pipeline, again: &Again, new: New) -> Result
         let stale = is_element && (parents_run_again(step.spec, pipeline, &again) || is_named(step.spec));
         // A child flow that did not succeed is carried on, not begun anew, unless what it was given may differ.
         let given_again = parents_run_again(step.spec, pipeline, &again) || is_named(step.spec);
-        if matches!(spec.action, Action::Pipeline(_)) && !fan_out && step.attempts > 0 && done(step, flow).is_none() && !given_again {
+        if matches!(spec.action, Action::Pipeline(_))
+            && !fan_out
+            && step.attempts > 0
+            && done(step, flow).is_none()
+            && !given_again
+        {
             carried.insert(step.path.clone(), child_id(flow.spec.id, &step.path, step.attempts));
         }
         if let Some(result) = done(step, flow)

@@ -159,8 +159,9 @@ impl Index {
         };
         let forgiven = matches!(step.origin, Origin::Round { .. }) && spec.continue_on_fail;
         match &step.state {
-            StepState::Active { .. }
-            | StepState::Waiting(Wait::Elements(_) | Wait::Round(_) | Wait::Flow { .. }) => apply(&mut count.active, 1),
+            StepState::Active { .. } | StepState::Waiting(Wait::Elements(_) | Wait::Round(_) | Wait::Flow { .. }) => {
+                apply(&mut count.active, 1)
+            }
             StepState::Finished { outcome } => {
                 apply(&mut count.finished, 1);
                 match outcome {

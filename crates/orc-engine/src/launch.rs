@@ -155,12 +155,7 @@ impl Draft<'_> {
     }
 
     /// Evaluates everything the command needs.
-    fn command(
-        &self,
-        no: StepNo,
-        action: &RunAction,
-        run: (RunId, u32, &WakeReason),
-    ) -> Result<Command, String> {
+    fn command(&self, no: StepNo, action: &RunAction, run: (RunId, u32, &WakeReason)) -> Result<Command, String> {
         let scope = StepScope::of(&self.resident, no).with_env()?;
         let mut env = self.env_of(no, &scope, run)?;
         for (name, expr) in &action.bindings {

@@ -117,7 +117,10 @@ impl Resident {
     /// Nothing of it runs and nothing wants to start: it only waits for a time or a message, and need not stay in memory.
     #[must_use]
     pub fn only_waits(&self) -> bool {
-        self.flow.runs.is_empty() && self.wants_slot().is_none() && self.wants_groups().is_empty() && self.index.expanding.is_empty()
+        self.flow.runs.is_empty()
+            && self.wants_slot().is_none()
+            && self.wants_groups().is_empty()
+            && self.index.expanding.is_empty()
     }
 
     /// Whether `by` may answer a request of this flow now.

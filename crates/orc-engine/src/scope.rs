@@ -104,7 +104,9 @@ impl<'a> StepScope<'a> {
     /// The elements that a step is, or is below of, innermost first.
     fn elements(&self) -> impl Iterator<Item = (&'a orc_domain::flow::Element, &'a orc_domain::graph::Fan)> {
         let resident = self.resident;
-        resident.ancestry(self.no).filter_map(move |step| step.origin.element().zip(resident.spec_of(step).fan.as_ref()))
+        resident
+            .ancestry(self.no)
+            .filter_map(move |step| step.origin.element().zip(resident.spec_of(step).fan.as_ref()))
     }
 
     /// How the direct parents ended, with their `continue_on_fail`.

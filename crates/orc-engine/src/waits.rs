@@ -52,7 +52,12 @@ impl Draft<'_> {
         values.collect()
     }
 
-    fn ask_for_child(&mut self, no: StepNo, flow: FlowId, (action, inputs): (&PipelineAction, BTreeMap<String, Value>)) {
+    fn ask_for_child(
+        &mut self,
+        no: StepNo,
+        flow: FlowId,
+        (action, inputs): (&PipelineAction, BTreeMap<String, Value>),
+    ) {
         let step = self.step(no);
         let above = &self.resident.flow;
         let first = step.attempts <= 1;
@@ -80,7 +85,8 @@ impl Draft<'_> {
 
     /// A child flow is over.
     pub(crate) fn child_ended(&mut self, flow: FlowId, outcome: FlowOutcome, output: Option<&Value>, detail: &str) {
-        let waits = |state: &StepState| matches!(state, StepState::Waiting(Wait::Flow { flow: child, .. }) if *child == flow);
+        let waits =
+            |state: &StepState| matches!(state, StepState::Waiting(Wait::Flow { flow: child, .. }) if *child == flow);
         let Some(no) = self.resident.flow.steps.iter().find(|step| waits(&step.state)).map(|step| step.no) else {
             return self.take(Transition::ChildStray);
         };
@@ -191,7 +197,8 @@ impl Draft<'_> {
         if flow == self.flow_id() {
             return;
         }
-        let found: Vec<StepNo> = self.resident.flow.steps.iter().filter(|step| waits(step)).map(|step| step.no).collect();
+        let found: Vec<StepNo> =
+            self.resident.flow.steps.iter().filter(|step| waits(step)).map(|step| step.no).collect();
         for no in found {
             self.take(Transition::WaitHappened);
             let fields = [

@@ -1,10 +1,11 @@
 //! Expressions in values: `${{ ... }}` in texts, bare ones in `if:` and `foreach:`, each with its exact place.
 //!
-//! Three parts: [`parse`] makes a tree with places, [`check`] looks names and types up and gives the
+//! Three parts: [`parse`] makes a tree with places, [`check`] with [`lookup`] checks types and names and gives the
 //! [`orc_domain::expr::Expr`] that flows store and evaluate, and this module finds expressions within values of the file.
 //! Nothing here evaluates.
 
 mod check;
+mod lookup;
 mod parse;
 mod token;
 mod types;
@@ -12,7 +13,7 @@ mod types;
 use orc_domain::expr::{Expr, Template, TemplatePart};
 use orc_domain::value::Value;
 
-pub(crate) use self::check::{Checked, Item, Names, ROOTS, StepFacts, Steps, Taint};
+pub(crate) use self::check::{Checked, Item, Names, ROOTS, Refusal, Sight, StepFacts, Steps, Taint};
 use self::check::{Checker, Problem};
 pub(crate) use self::types::Type;
 use crate::diagnostic::{Code, Report};
@@ -124,9 +125,21 @@ impl Reader<'_> {
 
     /// A text with expressions as a template; `true` when text from outside may be in it.
     pub(crate) fn template(&self, node: &Node, what: &str, report: &mut Report) -> Option<(Template, Taint)> {
+        self.typed_template(node, what, report).map(|(template, _, tainted)| (template, tainted))
+    }
+
+    /// The same with its type: a template of exactly one expression keeps that of its value.
+    pub(crate) fn typed_template(
+        &self,
+        node: &Node,
+        what: &str,
+        report: &mut Report,
+    ) -> Option<(Template, Type, Taint)> {
         let scalar = match &node.kind {
             // `NAME:` with nothing after it is an empty text.
-            Kind::Scalar(scalar) if scalar.is_null() => return Some((Template { parts: Vec::new() }, false)),
+            Kind::Scalar(scalar) if scalar.is_null() => {
+                return Some((Template { parts: Vec::new() }, Type::Text, false));
+            }
             Kind::Scalar(scalar) => scalar,
             _ => {
                 read::wrong_type(node, what, "text", report);
@@ -134,15 +147,21 @@ impl Reader<'_> {
             }
         };
         let mut tainted = false;
-        let parts = self.pieces(scalar, node.span, report)?.into_iter().map(|piece| match piece {
+        let mut ty = Type::Text;
+        let pieces = self.pieces(scalar, node.span, report)?;
+        let is_alone = pieces.len() == 1;
+        let parts = pieces.into_iter().map(|piece| match piece {
             Piece::Text(text) => TemplatePart::Literal(text.to_owned()),
             Piece::Expr { checked, .. } => {
                 tainted |= checked.tainted;
+                if is_alone {
+                    ty = checked.ty;
+                }
                 TemplatePart::Expr(checked.expr)
             }
         });
         let parts = parts.collect();
-        Some((Template { parts }, tainted))
+        Some((Template { parts }, ty, tainted))
     }
 
     /// The whole value as one expression, with or without `${{ }}`.
@@ -169,15 +188,21 @@ impl Reader<'_> {
         })
     }
 
-    /// `if:`: an expression that gives true or false.
-    pub(crate) fn condition(&self, node: &Node, report: &mut Report) -> Option<Expr> {
+    /// The whole value as one expression of any type, with or without `${{ }}`.
+    pub(crate) fn any(&self, node: &Node, what: &str, report: &mut Report) -> Option<Checked> {
+        let scalar = read::scalar(node, what, "an expression", report)?;
+        self.single(node, scalar, report)
+    }
+
+    /// An expression that gives true or false.
+    pub(crate) fn condition(&self, node: &Node, what: &str, report: &mut Report) -> Option<Expr> {
         const WANTED: &str = "an expression that gives true or false";
-        let scalar = read::scalar(node, "`if`", WANTED, report)?;
+        let scalar = read::scalar(node, what, WANTED, report)?;
         let checked = self.single(node, scalar, report)?;
         if checked.ty.is_bool() {
             return Some(checked.expr);
         }
-        let problem = report.error(Code::Type, node.span, format!("`if` needs {WANTED}, not {}", checked.ty.name()));
+        let problem = report.error(Code::Type, node.span, format!("{what} needs {WANTED}, not {}", checked.ty.name()));
         if matches!(checked.ty, Type::Text | Type::Number | Type::Word(_)) {
             problem.help("compare it: `... == 'value'`");
         }

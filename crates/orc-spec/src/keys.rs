@@ -3,65 +3,25 @@
 //! The readers look names up here, the JSON Schema and the reference are made from here, and tests write every key with
 //! right and wrong values; so documentation, schema and compiler cannot drift apart.
 
+mod limits;
 mod profile;
+mod settings;
+mod shape;
+mod step;
 
+pub use self::limits::{BUDGET, CONCURRENCY, EXHAUSTED, ON_EXHAUSTED, ON_LIMIT};
 pub(crate) use self::profile::unhonoured;
 pub use self::profile::{ADAPTERS, MAX_MESSAGES, MODES, OUTPUT, PROFILE};
-use Shape::{
-    Bool, Condition, Count, Duration, Env, EnvNames, Later, List, NameOrNames, Named, Script, Shell, Size,
-    Table as Sub, Text, Value, Words, Worktree,
-};
-
-/// What a key takes.
-#[derive(Clone, Copy, Debug)]
-pub enum Shape {
-    /// Text as it is.
-    Text,
-    /// `true` or `false`.
-    Bool,
-    /// A whole number from 1 to the given one; `_` between digits is allowed.
-    Count(u32),
-    /// A length of time with its unit: `30s`, `1h30m`.
-    Duration,
-    /// A number of bytes, alone or with a unit: `64MiB`.
-    Size,
-    /// One of some words.
-    Words(&'static [&'static str]),
-    /// `in_place`; [`WORKTREES`] has the words that are not available yet.
+pub use self::settings::{MOMENTS, NOTIFICATION, PERSON, ROLES, SETTINGS};
+pub use self::shape::Shape;
+use self::shape::Shape::{
+    Bool, Count, Duration, Either, Env, Expressions, Later, Named, Steps, Table as Sub, Template, Text, Value, Words,
     Worktree,
-    /// A name, or a list of names.
-    NameOrNames,
-    /// An expression that gives true or false, with or without `${{ }}`.
-    Condition,
-    /// An expression that gives a list, with or without `${{ }}`, or the list itself.
-    List,
-    /// A map of environment variables; values are texts with expressions.
-    Env,
-    /// A list of names of environment variables.
-    EnvNames,
-    /// A shell script with expressions.
-    Script,
-    /// `sh`, `bash`, `python`, or a program with its arguments.
-    Shell,
-    /// Any value without expressions.
-    Value,
-    /// A map with the keys of a table.
-    Table(&'static Table),
-    /// A map of names of the user's choice to maps with the keys of a table.
-    Named(&'static Table),
-    /// The program with its arguments as a list, or a script.
-    Command,
-    /// A whole number from 0 to the given one.
-    CountOrZero(u32),
-    /// A map of environment variables; values are texts without expressions.
-    Variables,
-    /// A JSON Schema, or the path of one.
-    Schema,
-    /// Any value, because the adapters that are built cannot honour it; with what to do instead.
-    OtherAdapter(&'static str),
-    /// Any value, because the part of the program that reads it is not built yet.
-    Later,
-}
+};
+pub(crate) use self::step::misplaced;
+pub use self::step::{
+    APPROVAL, LATER_EVENTS, MAX_PRIORITY, ON_TIMEOUT, REPEAT, STEP, STEP_KINDS, TIER, WAIT, WAIT_EVENTS,
+};
 
 /// A key.
 #[derive(Clone, Copy, Debug)]
@@ -115,22 +75,6 @@ pub const INPUT_TYPES: &[&str] = &["string", "number", "boolean", "list", "map"]
 pub const MAX_ATTEMPTS: u32 = 100;
 /// Largest `limit:` and number of slots.
 pub const MAX_SLOTS: u32 = 10_000;
-/// The keys that say what a step does; a step has exactly one.
-pub const STEP_KINDS: &[&str] = &[
-    "run",
-    "agent",
-    "orchestrate",
-    "goal",
-    "loop",
-    "pipeline",
-    "repeat",
-    "approval",
-    "wait",
-    "ticket",
-    "comment",
-    "publish",
-];
-
 /// A pipeline file.
 pub static PIPELINE: Table = Table {
     name: "a pipeline",
@@ -142,10 +86,15 @@ pub static PIPELINE: Table = Table {
         key("env", Env, "Environment variables of all steps."),
         key("defaults", Sub(&DEFAULTS), "What steps use that do not say otherwise."),
         key("worktree", Worktree, "Where steps work: `in_place` is the user's own checkout, without a copy."),
-        key("steps", Named(&STEP), "The steps, by name."),
-        key("finally", Named(&STEP), "Steps that run when all others are over, whatever the outcome."),
-        key("concurrency", Later, "How many flows of this pipeline may run at once."),
-        key("budget", Later, "What one flow may spend."),
+        key("steps", Steps, "The steps, by name."),
+        key("finally", Steps, "Steps that run when all others are over, whatever the outcome."),
+        key("outputs", Expressions, "What it hands to the pipeline that calls it; read when all steps are over."),
+        key(
+            "concurrency",
+            Either(&[Template, Sub(&CONCURRENCY)]),
+            "The group that its flows are in, of which only so many may be under way at once; it may read inputs.",
+        ),
+        key("budget", Sub(&BUDGET), "What one flow may use."),
         key("permissions", Later, "What its agents may do."),
         key("box", Later, "What its sandbox lets through."),
     ],
@@ -226,108 +175,9 @@ pub static RETRY: Table = Table {
     ],
 };
 
-/// A step.
-pub static STEP: Table = Table {
-    name: "a step",
-    keys: &[
-        key("run", Script, "A script; its expressions reach it as environment variables."),
-        key("shell", Shell, "What reads the script; without it `sh`."),
-        key("needs", NameOrNames, "Steps that must be finished before."),
-        key("if", Condition, "Whether it runs; without a status function, all needed steps must also have succeeded."),
-        key("env", Env, "Environment variables, over those of the pipeline."),
-        key("foreach", List, "Runs the step once for each element of a list."),
-        key("as", Text, "Name of the element in expressions; without it `item`."),
-        key("limit", Count(MAX_SLOTS), "Elements that may run at the same time."),
-        key("fail_fast", Bool, "The first element that fails cancels the others."),
-        key("retry", Sub(&RETRY), "What happens after a failed attempt."),
-        key("timeout", Duration, "Longest time of one attempt."),
-        key("continue_on_fail", Bool, "Its failure does not fail the flow, and steps that need it go on."),
-        key("idempotent", Bool, "`false`: an attempt that was lost in flight is not repeated without a person."),
-        key("worktree", Worktree, "Where it works, instead of the pipeline's."),
-        key("agent", Later, "Runs an agent."),
-        key("prompt", Later, "What the agent is asked."),
-        key("orchestrate", Later, "A lead agent plans and workers carry out."),
-        key("goal", Later, "A supervised objective with a budget."),
-        key("loop", Later, "A supervised repetition with a budget."),
-        key("pipeline", Later, "Runs another pipeline."),
-        key("with", Later, "Inputs of the other pipeline."),
-        key("repeat", Later, "Runs steps in rounds."),
-        key("approval", Later, "Asks people."),
-        key("wait", Later, "Waits for a time or an event."),
-        key("ticket", Later, "Creates or changes a ticket."),
-        key("comment", Later, "Writes a comment."),
-        key("publish", Later, "Publishes the result."),
-        key("matrix", Later, "Runs the step for each combination of values."),
-        key("output", Later, "The form of its output."),
-        key("artifacts", Later, "Files that it hands on."),
-        key("permissions", Later, "What its agent may do."),
-        key("budget", Later, "What it may spend."),
-        key("box", Later, "What its sandbox lets through."),
-        key("on_conflict", Later, "What happens when results cannot be merged."),
-        key("concurrency", Later, "How many of its kind may run at once."),
-        key("priority", Later, "What runs first when slots are short."),
-    ],
-    required: &[],
-    foreign: &[
-        ("uses", "there are no prepared actions; write the commands under `run:`"),
-        ("runs-on", "steps run on the machine that runs the orchestrator; remove this key"),
-        ("timeout-minutes", "write `timeout: 30m`"),
-        ("continue-on-error", "write `continue_on_fail: true`"),
-        ("strategy", "write `foreach:` with a list; `limit:` and `fail_fast:` stand beside it"),
-        ("max-parallel", "write `limit:`"),
-        ("fail-fast", "write `fail_fast:`"),
-        ("working-directory", "begin the script with `cd DIRECTORY`"),
-        ("depends_on", "write `needs:`"),
-        ("when", "write `if:`"),
-        ("name", "the key of the step is its name"),
-        ("id", "the key of the step is its name"),
-        ("outputs", "a script writes `key=value` lines to the file `$ORC_OUTPUT`"),
-        ("script", "write `run:`"),
-        ("command", "write `run:`"),
-        ("cmd", "write `run:`"),
-        ("for_each", "write `foreach:`"),
-        ("steps", "steps within steps are not available yet; write them one after another with `needs:`"),
-    ],
-};
-
-/// The settings file.
-pub static SETTINGS: Table = Table {
-    name: "the settings file",
-    keys: &[
-        key("slots", Count(MAX_SLOTS), "Commands that may run at the same time."),
-        key("cancel_grace", Duration, "Time between asking a command to end and killing it."),
-        key(
-            "pass_env",
-            EnvNames,
-            "Environment variables of the host that steps see, beside those that every step sees (PATH, HOME, LANG ...).",
-        ),
-        key("log_limit", Size, "Bytes of output kept of one run."),
-        key("people", Later, "People and their accounts."),
-        key("groups", Later, "Groups of people."),
-        key("database", Later, "Where the state is kept."),
-        key("budgets", Later, "What may be spent."),
-        key("retention", Later, "How long things are kept."),
-        key("secrets", Later, "References to secrets."),
-        key("permissions", Later, "Rules for all agents."),
-        key("github", Later, "The connection to GitHub."),
-        key("server", Later, "Address and access of the server."),
-        key("schedules", Later, "Settings of schedules."),
-        key("providers", Later, "Providers of models."),
-        key("telemetry", Later, "Traces and metrics."),
-        key("notifications", Later, "Where people are told."),
-        key("workspace", Later, "The workspace of this repository."),
-    ],
-    required: &[],
-    foreign: &[
-        ("concurrency", "write `slots:`"),
-        ("parallelism", "write `slots:`"),
-        ("env", "write `pass_env:` with the names to pass from the host, or `env:` in a pipeline"),
-    ],
-};
-
 /// Every table, for the reference: where its map stands, and its keys.
 #[must_use]
-pub fn tables() -> [(&'static str, &'static Table); 9] {
+pub fn tables() -> [(&'static str, &'static Table); 18] {
     [
         ("pipeline", &PIPELINE),
         ("on", &ON),
@@ -335,8 +185,17 @@ pub fn tables() -> [(&'static str, &'static Table); 9] {
         ("defaults", &DEFAULTS),
         ("retry", &RETRY),
         ("steps.NAME, finally.NAME", &STEP),
+        ("repeat", &REPEAT),
+        ("approval", &APPROVAL),
+        ("approval.tiers", &TIER),
+        ("wait", &WAIT),
+        ("concurrency", &CONCURRENCY),
+        ("budget", &BUDGET),
+        ("budget.on_exhausted", &EXHAUSTED),
         ("agents/NAME.md", &PROFILE),
         ("output of an agent", &OUTPUT),
         ("orchestrator.yaml", &SETTINGS),
+        ("people.NAME", &PERSON),
+        ("notifications", &NOTIFICATION),
     ]
 }

@@ -23,6 +23,6 @@ mod shell;
 pub mod source;
 mod yaml;
 
-pub use self::pipeline::{Compiled, InputError, MAX_STEPS, RawInput, check_inputs, compile};
+pub use self::pipeline::{Child, Compiled, InputError, Library, MAX_STEPS, RawInput, check_inputs, compile};
 pub use self::profile::{CompiledProfile, Texts, compile_profile, compile_profiles};
 pub use self::source::SourceFile;

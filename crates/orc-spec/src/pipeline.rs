@@ -1,24 +1,35 @@
 //! A pipeline file to a compiled [`Pipeline`], or every reason why not.
 //!
-//! In order: the tree ([`crate::yaml`]), the keys ([`crate::keys`]), who waits for whom ([`order`]), conditions, then each
-//! step with its expressions and script ([`step`]). Each part reports and goes on. What a later version builds is refused
-//! by name and never ignored. A `Pipeline` exists only when there is no error.
+//! In order: the tree ([`crate::yaml`]), the keys ([`crate::keys`]), the steps with the bodies of `repeat` ([`steps`]), who
+//! waits for whom ([`order`]), what results depend on (schemas, other pipelines: [`child`]), fan-outs and conditions, then
+//! each step with its expressions ([`step`], [`action`]). Each part reports and goes on. What a later version builds is
+//! refused by name and never ignored. A `Pipeline` exists only when there is no error.
 
+mod action;
+mod approval;
+mod child;
+mod fan;
 mod inputs;
+mod limits;
+mod matrix;
 mod order;
 mod step;
+mod steps;
+mod view;
 
-use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
-use orc_domain::expr::Template;
-use orc_domain::graph::{Condition, PhaseKind, Pipeline};
+use orc_domain::expr::{Expr, Template};
+use orc_domain::graph::{Concurrency, Condition, Pipeline, StepSpec};
 
+pub use self::child::{Child, Library};
+use self::child::{Family, Product};
 pub(crate) use self::inputs::is_identifier;
 pub use self::inputs::{InputError, RawInput, check_inputs};
 use self::order::Order;
-use self::step::{Draft, PartialRetry, Shared, Turn, Worktree};
+use self::step::{Ahead, Draft, PartialRetry, Worktree};
 pub(crate) use self::step::{check_variable, is_variable};
+use self::view::{Levels, Shared, Stand, View};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::expression::{Names, Reader, StepFacts, Taint, Type, is_never};
 use crate::keys;
@@ -26,28 +37,43 @@ use crate::read::{self, Fields};
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Kind, Node};
 
-/// Steps of a pipeline, both parts together.
+/// Steps of a pipeline, all parts and bodies together.
 pub const MAX_STEPS: usize = 5_000;
 
 /// What came of a file.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The pipeline, when there is no error.
+    /// The pipeline, when there is no error in it or in those that it calls.
     pub pipeline: Option<Pipeline>,
     /// Everything to say about the file, in order of place; warnings also stand beside a pipeline.
     pub diagnostics: Vec<Diagnostic>,
+    /// The pipelines that it calls, and those that they call: each file once, callees before their callers.
+    pub children: Vec<Child>,
 }
 
-/// Compiles the text of one pipeline file. Pure: the same text gives the same result.
+/// Compiles the text of one pipeline file. Pure: equal texts and libraries give equal results.
 #[must_use]
-pub fn compile(file: &SourceFile) -> Compiled {
-    let mut report = Report::new(&file.name);
-    let pipeline = yaml::parse(&file.text, &mut report).and_then(|root| read_pipeline(file, &root, &mut report));
-    let pipeline = if report.has_errors() { None } else { pipeline };
-    Compiled { pipeline, diagnostics: report.finish() }
+pub fn compile(file: &SourceFile, library: &Library<'_>) -> Compiled {
+    let mut family = Family::new(library, file);
+    let Product { pipeline, diagnostics, .. } = compile_one(file, &mut family);
+    Compiled { pipeline, diagnostics, children: family.children }
 }
 
-fn read_pipeline(file: &SourceFile, root: &Node, report: &mut Report) -> Option<Pipeline> {
+fn compile_one(file: &SourceFile, family: &mut Family<'_>) -> Product {
+    let mut report = Report::new(&file.name);
+    let read = yaml::parse(&file.text, &mut report).and_then(|root| read_pipeline(file, &root, family, &mut report));
+    let (pipeline, outputs) = read.unzip();
+    let pipeline = if report.has_errors() { None } else { pipeline };
+    Product { pipeline, outputs: outputs.unwrap_or(Type::Any), diagnostics: report.finish() }
+}
+
+/// The pipeline and the types of its outputs.
+fn read_pipeline(
+    file: &SourceFile,
+    root: &Node,
+    family: &mut Family<'_>,
+    report: &mut Report,
+) -> Option<(Pipeline, Type)> {
     let fields = read::fields(root, &keys::PIPELINE, report)?;
     let name = fields.get("name").map_or_else(|| Some(file.stem().to_owned()), |node| title(node, report));
     let description = fields.get("description").and_then(|node| read::text(node, "`description`", report));
@@ -55,53 +81,114 @@ fn read_pipeline(file: &SourceFile, root: &Node, report: &mut Report) -> Option<
     let inputs = fields.get("inputs").map(|node| inputs::read(node, report)).unwrap_or_default();
     let input_types = inputs.iter().map(|(name, spec)| (name.clone(), Type::of_input(spec.kind))).collect();
     let (env, env_names) = pipeline_env(file, &fields, &input_types, triggers, report);
+    let concurrency =
+        fields.get("concurrency").and_then(|node| flow_group(file, node, (&input_types, triggers), report));
+    let budget = fields.get("budget").and_then(|node| limits::pipeline_budget(node, report));
     let (timeout, retry) = fields.get("defaults").map(|node| defaults(node, report)).unwrap_or_default();
-    let drafts = drafts(&fields, report);
+    let mut drafts = steps::drafts(&fields, report);
     require_steps(&fields, root, report);
     require_worktree(&fields, &drafts, root, report);
+    look_ahead(&mut drafts, family, report);
 
     let order = Order::of(&drafts, report);
-    let mut shared = Shared {
+    let shared = Shared {
         source: &file.text,
+        drafts: &drafts,
+        order: &order,
         inputs: input_types,
-        facts: facts(&drafts),
+        levels: levels(&drafts),
+        fans: Vec::new(),
         env: env_names,
         has_ticket: triggers.ticket,
         has_event: triggers.event,
         timeout,
         retry,
+        budget,
+        agents: family.library.agents,
+        people: family.library.people,
     };
-    let conditions: Vec<Condition> = drafts
-        .iter()
+    let (steps, shared) = compile_steps(shared, report);
+    let (outputs, output_types) = outputs(&fields, &shared, report);
+    let used = drafts.iter().filter_map(|draft| draft.profile(family.library.agents));
+    let agents = used.map(|profile| (profile.name.clone(), profile.clone())).collect();
+    let pipeline =
+        Pipeline { name: name?, description, inputs, env, steps: steps?, outputs, concurrency, budget, agents };
+    Some((pipeline, output_types))
+}
+
+/// What the results of steps depend on: schemas of outputs, pipelines that are called.
+fn look_ahead(drafts: &mut [Draft<'_>], family: &mut Family<'_>, report: &mut Report) {
+    for draft in drafts {
+        let library = family.library;
+        draft.ahead = match draft.schema_ahead(library.agents, library.schemas, report) {
+            Ahead::Nothing => draft.child_ahead(family, report),
+            schema => schema,
+        };
+    }
+}
+
+/// All steps in order; `None` when something of one is missing, which was reported.
+fn compile_steps<'a>(mut shared: Shared<'a>, report: &mut Report) -> (Option<Vec<StepSpec>>, Shared<'a>) {
+    let drafts = shared.drafts;
+    let mut conditions = Vec::with_capacity(drafts.len());
+    // Bodies come after their `repeat`, whose elements they can read.
+    for (at, draft) in drafts.iter().enumerate() {
+        let view = View::new(&shared, Stand::Step(at));
+        let fan = draft.fan(&view, report);
+        conditions.push(draft.condition(&view, report));
+        shared.fans.push(fan);
+    }
+    report_unreachable(drafts, &conditions, &mut shared, report);
+    let compiled: Vec<Option<StepSpec>> = conditions
+        .into_iter()
         .enumerate()
-        .map(|(at, draft)| {
-            let finished = LazyCell::new(|| order.finished_before(at, &drafts));
-            draft.condition(&shared, &|step| finished[step], report)
+        .map(|(at, condition)| {
+            let view = View::new(&shared, Stand::Step(at));
+            let mut step = drafts[at].compile(condition, &view, &shared.order.needs[at], report)?;
+            step.fan = shared.fans[at].as_ref().map(|draft| draft.fan.clone());
+            Some(step)
         })
         .collect();
-    report_unreachable(&drafts, &order, &conditions, &mut shared, report);
-    let compiled: Vec<_> = drafts
-        .iter()
-        .zip(conditions)
-        .enumerate()
-        .map(|(at, (draft, condition))| {
-            let finished = LazyCell::new(|| order.finished_before(at, &drafts));
-            let turn = Turn { condition, needs: &order.needs[at], is_finished: &|step| finished[step] };
-            draft.compile(turn, &shared, report)
-        })
-        .collect();
-    let steps = compiled.into_iter().collect::<Option<Vec<_>>>()?;
-    Some(Pipeline {
-        name: name?,
-        description,
-        inputs,
-        env,
-        steps,
-        outputs: BTreeMap::new(),
-        concurrency: None,
-        budget: None,
-        agents: BTreeMap::new(),
-    })
+    (compiled.into_iter().collect(), shared)
+}
+
+/// `outputs:`, and their types as a caller sees them.
+fn outputs(fields: &Fields<'_>, shared: &Shared<'_>, report: &mut Report) -> (BTreeMap<String, Expr>, Type) {
+    let (mut outputs, mut types) = (BTreeMap::new(), BTreeMap::new());
+    let entries = fields.get("outputs").and_then(|node| read::map(node, "`outputs`", report)).unwrap_or_default();
+    let view = View::new(shared, Stand::Outputs);
+    let names = view.names("`outputs`", false);
+    for entry in entries {
+        let name = &entry.key.text;
+        if !is_identifier(name) {
+            let message = format!("`{}` cannot be the name of an output", read::excerpt(name));
+            report
+                .error(Code::BadValue, entry.key.span, message)
+                .help("letters, digits, `_` and `-`, beginning with a letter");
+        }
+        let checked = view.reader(&names).any(&entry.value, &format!("the output `{name}`"), report);
+        // A name that was written is known, even when its value is wrong.
+        types.insert(name.clone(), checked.as_ref().map_or(Type::Any, |checked| checked.ty.clone()));
+        outputs.extend(checked.map(|checked| (name.clone(), checked.expr)));
+    }
+    (outputs, Type::Object { fields: types, open: false })
+}
+
+/// `concurrency:` of the pipeline. It is needed before the flow begins, so that there is nothing but inputs to read.
+fn flow_group(
+    file: &SourceFile,
+    node: &Node,
+    (inputs, triggers): (&BTreeMap<String, Type>, Triggers),
+    report: &mut Report,
+) -> Option<Concurrency> {
+    let names = Names {
+        place: "the group of a pipeline",
+        only_inputs: true,
+        has_ticket: triggers.ticket,
+        has_event: triggers.event,
+        ..Names::of_inputs(inputs)
+    };
+    limits::concurrency(node, &Reader { source: &file.text, names: &names }, report)
 }
 
 /// `name:`: one line that fits a table.
@@ -159,13 +246,9 @@ fn pipeline_env<'a>(
 ) -> (BTreeMap<String, Template>, BTreeMap<&'a str, Taint>) {
     let names = Names {
         place: "`env` of the pipeline",
-        inputs,
-        steps: None,
-        env: None,
-        item: None,
-        status: false,
         has_ticket: triggers.ticket,
         has_event: triggers.event,
+        ..Names::of_inputs(inputs)
     };
     match fields.get("env") {
         Some(node) => step::env(node, &Reader { source: &file.text, names: &names }, report),
@@ -182,47 +265,30 @@ fn defaults(node: &Node, report: &mut Report) -> (Option<orc_domain::time::Milli
     (timeout, retry)
 }
 
-/// The steps of both parts in file order.
-fn drafts<'a>(fields: &Fields<'a>, report: &mut Report) -> Vec<Draft<'a>> {
-    let mut drafts: Vec<Draft<'a>> = Vec::new();
-    for (key, what, phase) in [("steps", "`steps`", PhaseKind::Main), ("finally", "`finally`", PhaseKind::Finally)] {
-        let Some(node) = fields.get(key) else {
-            continue;
-        };
-        if let Kind::List(_) = &node.kind {
-            report
-                .error(Code::WrongType, node.span, format!("{what} needs a map of steps by name, not a list"))
-                .help("give each step a name: `build: { run: make }`");
-            continue;
-        }
-        for entry in read::map(node, what, report).unwrap_or_default() {
-            let twin = drafts.iter().find(|draft| draft.phase != phase && draft.key.text == entry.key.text);
-            if let Some(first) = twin {
-                let message = format!("a step `{}` stands under `steps` already", entry.key.text);
-                report
-                    .error(Code::DuplicateKey, entry.key.span, message)
-                    .label(first.key.span, "it stands here first")
-                    .help("choose another name");
-                continue;
-            }
-            if drafts.len() == MAX_STEPS {
-                let message = format!("a pipeline has at most {MAX_STEPS} steps");
-                report.error(Code::Limit, entry.key.span, message).help("run one step over a list with `foreach:`");
-                return drafts;
-            }
-            drafts.push(Draft::read(&entry.key, &entry.value, phase, report));
-        }
-    }
-    drafts
-}
-
 /// What is known of the steps before any is compiled.
-fn facts(drafts: &[Draft<'_>]) -> BTreeMap<String, StepFacts> {
-    let known = drafts.iter().enumerate().map(|(position, draft)| {
-        let facts = StepFacts { position, fans_out: draft.fans_out(), never_runs: false, place: draft.key.span };
-        (draft.key.text.clone(), facts)
-    });
-    known.collect()
+fn levels(drafts: &[Draft<'_>]) -> Levels {
+    let mut levels = Levels::from([(None, BTreeMap::new())]);
+    // Bodies come after their `repeat`, whose output is made of theirs.
+    for (position, draft) in drafts.iter().enumerate().rev() {
+        let repeats = draft.kind == Some("repeat");
+        let body = levels.get(&Some(position)).into_iter().flatten();
+        let body: Vec<(&str, Type)> = body
+            .map(|(name, facts): (&String, &StepFacts)| {
+                (name.as_str(), if facts.fans_out { Type::Any } else { facts.output.clone() })
+            })
+            .collect();
+        let output = draft.output_type(&body);
+        let facts = StepFacts {
+            position,
+            fans_out: draft.fans_out(),
+            repeats,
+            output,
+            never_runs: false,
+            place: draft.key.span,
+        };
+        levels.entry(draft.within).or_default().insert(draft.key.text.clone(), facts);
+    }
+    levels
 }
 
 fn require_steps(fields: &Fields<'_>, root: &Node, report: &mut Report) {
@@ -270,15 +336,9 @@ fn first_line(root: &Node) -> Span {
 }
 
 /// Steps whose `if` is `false`, and those that only run after one of them.
-fn report_unreachable(
-    drafts: &[Draft<'_>],
-    order: &Order,
-    conditions: &[Condition],
-    shared: &mut Shared<'_>,
-    report: &mut Report,
-) {
+fn report_unreachable(drafts: &[Draft<'_>], conditions: &[Condition], shared: &mut Shared<'_>, report: &mut Report) {
     let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); drafts.len()];
-    for (at, needs) in order.needs.iter().enumerate() {
+    for (at, needs) in shared.order.needs.iter().enumerate() {
         for need in needs {
             dependents[need.step].push(at);
         }
@@ -296,7 +356,8 @@ fn report_unreachable(
     }
     for (at, cause) in dead {
         let key = drafts[at].key;
-        if let Some(facts) = shared.facts.get_mut(&key.text) {
+        let level = shared.levels.get_mut(&drafts[at].within);
+        if let Some(facts) = level.and_then(|level| level.get_mut(&key.text)) {
             facts.never_runs = true;
         }
         let (message, help) = match cause {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use orc_domain::money::UsdMicros;
 use orc_domain::suggest::closest;
 use orc_domain::time::Millis;
 use orc_domain::value::{Finite, Value};
@@ -186,6 +187,43 @@ pub(crate) fn number_within(node: &Node, what: &str, range: RangeInclusive<u32>,
             None
         }
     }
+}
+
+/// A whole number within a range that may reach below zero.
+pub(crate) fn integer(node: &Node, what: &str, range: RangeInclusive<i16>, report: &mut Report) -> Option<i16> {
+    let wanted = format!("a whole number from {} to {}", range.start(), range.end());
+    let scalar = scalar(node, what, &wanted, report)?;
+    let number = scalar.text.parse::<i16>().ok().filter(|number| scalar.plain && range.contains(number));
+    if number.is_none() {
+        let message = format!("{what} needs {wanted}, not `{}`", excerpt(&scalar.text));
+        report.error(Code::BadValue, node.span, message);
+    }
+    number
+}
+
+/// A whole number from 1, as large as it may be.
+pub(crate) fn tally(node: &Node, what: &str, report: &mut Report) -> Option<u64> {
+    const WANTED: &str = "a whole number such as `5_000_000`";
+    let scalar = scalar(node, what, WANTED, report)?;
+    let number = digits(scalar).and_then(|digits| digits.parse::<u64>().ok()).filter(|number| *number > 0);
+    if number.is_none() {
+        let message = format!("{what} needs {WANTED}, not `{}`", excerpt(&scalar.text));
+        report.error(Code::BadValue, node.span, message);
+    }
+    number
+}
+
+/// Money, from its text: what is written is what counts, never a rounded number.
+pub(crate) fn money(node: &Node, what: &str, report: &mut Report) -> Option<UsdMicros> {
+    const WANTED: &str = "dollars such as `20.00`";
+    let scalar = scalar(node, what, WANTED, report)?;
+    let amount = UsdMicros::parse(&scalar.text).filter(|amount| *amount > UsdMicros::from_micros(0));
+    if amount.is_none() {
+        let message = format!("{what} needs {WANTED}, not `{}`", excerpt(&scalar.text));
+        let help = "digits with at most six decimals, above zero, without a sign or the name of a currency";
+        report.error(Code::BadValue, node.span, message).help(help);
+    }
+    amount
 }
 
 /// The digits of a plain whole number, `_` between them left out.

@@ -9,6 +9,8 @@ use crate::keys::{self, Shape, Table};
 
 /// Text with digits between which `_` may stand.
 const COUNT_PATTERN: &str = "^[0-9]+(_[0-9]+)*$";
+/// Dollars, with at most six decimals.
+const MONEY_PATTERN: &str = "^[0-9]+(_[0-9]+)*(\\.[0-9]{1,6})?$";
 const DURATION_PATTERN: &str = "^([0-9]+(ms|s|m|h|d))+$";
 const SIZE_PATTERN: &str = "^[0-9]+(_[0-9]+)* ?(B|kB|KB|MB|GB|KiB|MiB|GiB)?$";
 const STEP_NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]{0,63}$";
@@ -37,6 +39,10 @@ fn document(title: &str, root: &'static Table) -> Value {
     if let Some(members) = schema.as_object_mut() {
         members.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
         members.insert("title".to_owned(), json!(title));
+        if std::ptr::eq(root, &raw const keys::PIPELINE) {
+            // Bodies of steps have steps, so a step has a name in the document.
+            members.insert("$defs".to_owned(), json!({ "step": table(&keys::STEP) }));
+        }
     }
     schema
 }
@@ -65,9 +71,9 @@ fn table(table: &'static Table) -> Value {
     schema
 }
 
-fn shape(shape: Shape) -> Value {
+fn shape(takes: Shape) -> Value {
     const SCALAR: [&str; 4] = ["string", "number", "boolean", "null"];
-    match shape {
+    match takes {
         Shape::Text => json!({ "type": ["string", "number", "boolean"] }),
         Shape::Bool => json!({ "type": "boolean" }),
         Shape::Count(most) => json!({
@@ -101,6 +107,43 @@ fn shape(shape: Shape) -> Value {
             ],
         }),
         Shape::Value => json!({}),
+        Shape::Template => json!({ "type": ["string", "number", "boolean"] }),
+        Shape::Templates => json!({ "type": "object" }),
+        Shape::Expressions => json!({
+            "type": "object",
+            "propertyNames": { "pattern": STEP_NAME_PATTERN },
+            "additionalProperties": { "type": ["string", "number", "boolean"] },
+        }),
+        Shape::NameLists => json!({
+            "type": "object",
+            "propertyNames": { "pattern": STEP_NAME_PATTERN },
+            "additionalProperties": { "type": "array", "items": { "type": "string" } },
+        }),
+        Shape::Matrix => {
+            let maps = json!({ "type": "array", "items": { "type": "object" } });
+            json!({
+                "type": "object",
+                "properties": { "include": maps, "exclude": maps },
+                "propertyNames": { "pattern": STEP_NAME_PATTERN },
+                "additionalProperties": { "type": "array", "minItems": 1 },
+            })
+        }
+        Shape::Tally => json!({
+            "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": COUNT_PATTERN }],
+        }),
+        Shape::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Shape::Money => json!({ "anyOf": [{ "type": "number" }, { "type": "string", "pattern": MONEY_PATTERN }] }),
+        Shape::Either(shapes) => json!({ "anyOf": shapes.iter().map(|one| shape(*one)).collect::<Vec<_>>() }),
+        Shape::ListOf(inner) => json!({ "type": "array", "items": table(inner) }),
+        Shape::WordList(words) => json!({ "type": "array", "items": { "enum": words } }),
+        Shape::Steps => json!({
+            "type": "object",
+            "propertyNames": { "pattern": STEP_NAME_PATTERN },
+            "additionalProperties": { "$ref": "#/$defs/step" },
+        }),
+        Shape::Argv => json!({
+            "type": "array", "minItems": 1, "items": { "type": ["string", "number", "boolean"] },
+        }),
         Shape::Table(inner) => table(inner),
         Shape::Named(inner) => json!({
             "type": "object",

@@ -3,10 +3,16 @@
 //! Pure: texts come in as arguments and nothing here reads a file or the environment. Precedence, highest first: managed
 //! file, command line, environment, the workspace's `orchestrator.yaml`, default.
 
+mod notify;
+mod people;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use orc_domain::time::Millis;
 
+pub use self::notify::{Address, Moment, Notification, Target};
+pub use self::people::{Person, Role};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::keys;
 use crate::pipeline::is_variable;
@@ -103,6 +109,12 @@ pub struct PartialSettings {
     pub pass_env: Option<Setting<Vec<String>>>,
     /// `log_limit:`, in bytes.
     pub log_limit: Option<Setting<u64>>,
+    /// `people:`, by name.
+    pub people: Option<Setting<BTreeMap<String, Person>>>,
+    /// `groups:`, by name.
+    pub groups: Option<Setting<BTreeMap<String, Vec<String>>>>,
+    /// `notifications:`.
+    pub notifications: Option<Setting<Vec<Notification>>>,
 }
 
 /// Every setting with its value.
@@ -116,6 +128,12 @@ pub struct Settings {
     pub pass_env: Setting<Vec<String>>,
     /// Bytes of output kept of one run.
     pub log_limit: Setting<u64>,
+    /// People, by name.
+    pub people: Setting<BTreeMap<String, Person>>,
+    /// Names of the members of each group.
+    pub groups: Setting<BTreeMap<String, Vec<String>>>,
+    /// Where people are told of what needs them.
+    pub notifications: Setting<Vec<Notification>>,
 }
 
 /// A setting that cannot be read from a variable or a flag.
@@ -148,17 +166,38 @@ impl Settings {
             cancel_grace: highest(layers, |layer| layer.cancel_grace.as_ref(), || DEFAULT_CANCEL_GRACE),
             pass_env: highest(layers, |layer| layer.pass_env.as_ref(), Vec::new),
             log_limit: highest(layers, |layer| layer.log_limit.as_ref(), || DEFAULT_LOG_LIMIT),
+            people: highest(layers, |layer| layer.people.as_ref(), BTreeMap::new),
+            groups: highest(layers, |layer| layer.groups.as_ref(), BTreeMap::new),
+            notifications: highest(layers, |layer| layer.notifications.as_ref(), Vec::new),
         }
+    }
+
+    /// Names that an approval may be for: people and groups.
+    #[must_use]
+    pub fn names(&self) -> BTreeSet<String> {
+        self.people.value.keys().chain(self.groups.value.keys()).cloned().collect()
     }
 
     /// Key, value as text, and origin of each setting, for `config show --origin`.
     #[must_use]
-    pub fn rows(&self) -> [(&'static str, String, &Origin); 4] {
+    pub fn rows(&self) -> [(&'static str, String, &Origin); 7] {
+        let names = |names: &mut dyn Iterator<Item = &String>| names.cloned().collect::<Vec<_>>().join(" ");
+        let kind = |notification: &Notification| match &notification.target {
+            Target::Command(argv) => argv.first().cloned().unwrap_or_default(),
+            Target::Webhook { .. } => "webhook".to_owned(),
+        };
         [
             ("slots", self.slots.value.to_string(), &self.slots.origin),
             ("cancel_grace", self.cancel_grace.value.to_string(), &self.cancel_grace.origin),
             ("pass_env", self.pass_env.value.join(" "), &self.pass_env.origin),
             ("log_limit", size_text(self.log_limit.value), &self.log_limit.origin),
+            ("people", names(&mut self.people.value.keys()), &self.people.origin),
+            ("groups", names(&mut self.groups.value.keys()), &self.groups.origin),
+            (
+                "notifications",
+                self.notifications.value.iter().map(kind).collect::<Vec<_>>().join(" "),
+                &self.notifications.origin,
+            ),
         ]
     }
 }
@@ -221,6 +260,19 @@ impl PartialSettings {
             .get("pass_env")
             .map(|node| pass_env(node, report))
             .map(|value| Setting { value, origin: origin("pass_env") });
+        self.people = fields
+            .get("people")
+            .map(|node| people::people(node, report))
+            .map(|value| Setting { value, origin: origin("people") });
+        let people = self.people.as_ref().map(|people| &people.value);
+        self.groups = fields
+            .get("groups")
+            .map(|node| people::groups(node, people, report))
+            .map(|value| Setting { value, origin: origin("groups") });
+        self.notifications = fields
+            .get("notifications")
+            .map(|node| notify::notifications(node, report))
+            .map(|value| Setting { value, origin: origin("notifications") });
     }
 
     /// Reads the variables of [`VARIABLES`]; `lookup` gives the value of one, if it is set.

@@ -7,7 +7,7 @@
 
 use orc_spec::diagnostic::Diagnostic;
 use orc_spec::settings::{FileKind, PartialSettings};
-use orc_spec::{SourceFile, compile};
+use orc_spec::{Library, SourceFile, compile};
 use serde_json::Value;
 
 fn told(file: &SourceFile, problems: &[Diagnostic]) -> Vec<String> {
@@ -33,7 +33,7 @@ fn every_case_holds() {
         let file = SourceFile::new("case.yaml", text);
         let (problems, compiled) = match row["kind"].as_str() {
             Some("pipeline") => {
-                let compiled = compile(&file);
+                let compiled = compile(&file, &Library::empty());
                 let json =
                     compiled.pipeline.map(|pipeline| serde_json::to_string(&pipeline).expect("a pipeline is JSON"));
                 (compiled.diagnostics, json)

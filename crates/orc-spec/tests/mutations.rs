@@ -1,7 +1,7 @@
 //! Files with random damage: every one is compiled or told about, and every problem can be shown.
 
 use orc_spec::settings::{FileKind, PartialSettings};
-use orc_spec::{SourceFile, compile};
+use orc_spec::{Library, SourceFile, compile};
 use proptest::prelude::*;
 
 const SEEDS: [&str; 2] = [include_str!("../../../pipelines/hello.yaml"), include_str!("fixtures/design-example.yaml")];
@@ -51,7 +51,7 @@ fn damaged(text: &str, damages: &[Damage]) -> String {
 
 fn check(text: &str) {
     let file = SourceFile::new("damaged.yaml", text);
-    let compiled = compile(&file);
+    let compiled = compile(&file, &Library::empty());
     assert!(compiled.pipeline.is_some() || !compiled.diagnostics.is_empty(), "nothing came of {text:?}");
     for problem in &compiled.diagnostics {
         assert!(problem.span.start <= problem.span.end && problem.span.end <= text.len(), "{problem:?}");

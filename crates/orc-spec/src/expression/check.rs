@@ -9,17 +9,13 @@ use orc_domain::expr::{BinaryOp, Expr, Function, Root, Segment, UnaryOp};
 use orc_domain::suggest::closest;
 use orc_domain::value::Value;
 
-use super::parse::{Ast, AstKind, AstSegment, status_function};
+use super::parse::{Ast, AstKind, AstSegment};
 use super::types::Type;
 use crate::diagnostic::Code;
 use crate::source::Span;
 
 /// The words of `steps.X.outcome`.
 pub(crate) const STEP_OUTCOMES: &[&str] = &["succeeded", "no_change", "failed", "skipped", "cancelled"];
-const FLOW_OUTCOMES: &[&str] = &["succeeded", "failed", "cancelled"];
-const TICKET_FIELDS: &[&str] = &["key", "title", "body", "url", "repository", "labels", "author", "number"];
-const STEP_FIELDS: &[&str] = &["outcome", "output", "error"];
-const FAN_OUT_FIELDS: &[&str] = &["outcome", "results", "error"];
 pub(crate) const ROOTS: &[&str] = &["inputs", "ticket", "event", "steps", "previous", "env", "flow", "matrix"];
 
 /// What an expression may name at its place.
@@ -27,18 +23,40 @@ pub(crate) struct Names<'a> {
     /// The place, for messages: `` `if` ``.
     pub(crate) place: &'static str,
     pub(crate) inputs: &'a BTreeMap<String, Type>,
-    /// Every step of the pipeline; none where steps cannot be read at all.
+    /// Nothing can be read that the flow does not have before it begins.
+    pub(crate) only_inputs: bool,
+    /// The steps that are in sight; none where steps cannot be read at all.
     pub(crate) steps: Option<Steps<'a>>,
     /// Names of variables, where `env` can be read.
     pub(crate) env: Option<BTreeMap<&'a str, Taint>>,
-    /// The element of a fan-out.
-    pub(crate) item: Option<Item<'a>>,
+    /// The elements of fan-outs: the step's own, and those of each `repeat` around it.
+    pub(crate) items: Vec<Item<'a>>,
+    /// The combination of a matrix, of the step or of a `repeat` around it.
+    pub(crate) matrix: Option<Type>,
     /// Status functions make sense.
     pub(crate) status: bool,
     /// `on: ticket` is written; without it no flow has a ticket.
     pub(crate) has_ticket: bool,
     /// `on: github` or `on: event` is written.
     pub(crate) has_event: bool,
+}
+
+impl<'a> Names<'a> {
+    /// Inputs and the flow itself.
+    pub(crate) fn of_inputs(inputs: &'a BTreeMap<String, Type>) -> Self {
+        Self {
+            place: "this place",
+            inputs,
+            only_inputs: false,
+            steps: None,
+            env: None,
+            items: Vec::new(),
+            matrix: None,
+            status: false,
+            has_ticket: false,
+            has_event: false,
+        }
+    }
 }
 
 /// Whether text from outside may be in a value.
@@ -54,17 +72,36 @@ pub(crate) struct Item<'a> {
 
 #[derive(Clone)]
 pub(crate) struct Steps<'a> {
-    /// The step that reads, `None` for none.
-    pub(crate) reader: &'a str,
-    pub(crate) known: &'a BTreeMap<String, StepFacts>,
-    /// Whether the step at a position is finished when the reader starts.
-    pub(crate) is_finished: &'a dyn Fn(usize) -> bool,
+    /// The steps in sight, by name: those of the innermost body first, those of the pipeline last.
+    pub(crate) levels: Vec<&'a BTreeMap<String, StepFacts>>,
+    pub(crate) sight: &'a dyn Sight,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What a place knows of the steps in sight, by their position.
+pub(crate) trait Sight {
+    /// Whether it is finished when the expression is evaluated.
+    fn is_finished(&self, step: usize) -> bool;
+
+    /// Why it cannot be read, when it is not.
+    fn refusal(&self, step: usize) -> Refusal;
+}
+
+/// Why a step cannot be read.
+pub(crate) struct Refusal {
+    pub(crate) message: String,
+    pub(crate) help: String,
+    /// The step stands elsewhere, which is worth showing.
+    pub(crate) elsewhere: bool,
+}
+
+#[derive(Clone, Debug)]
 pub(crate) struct StepFacts {
     pub(crate) position: usize,
     pub(crate) fans_out: bool,
+    /// It has `rounds`.
+    pub(crate) repeats: bool,
+    /// What `output` is; of a fan-out, that of an element.
+    pub(crate) output: Type,
     pub(crate) never_runs: bool,
     /// Where its name stands.
     pub(crate) place: Span,
@@ -90,7 +127,7 @@ pub(crate) struct Checked {
 }
 
 pub(super) struct Checker<'a> {
-    names: &'a Names<'a>,
+    pub(super) names: &'a Names<'a>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -117,7 +154,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn error(&mut self, code: Code, span: Span, message: impl Into<String>) -> &mut Problem {
+    pub(super) fn error(&mut self, code: Code, span: Span, message: impl Into<String>) -> &mut Problem {
         let message = message.into();
         self.problems.push(Problem { code, warning: false, span, message, help: None, label: None });
         let last = self.problems.len() - 1;
@@ -277,7 +314,7 @@ impl<'a> Checker<'a> {
         let (root, ty, known) = self.root(root_name, root_span, path, span);
         let tainted = match &root {
             Root::Ticket | Root::Event => true,
-            Root::Item(name) => self.names.item.as_ref().is_some_and(|item| item.name == name && item.tainted),
+            Root::Item(name) => self.names.items.iter().any(|item| item.name == name && item.tainted),
             Root::Env => match (path.first(), &self.names.env) {
                 (Some(AstSegment::Member(name, _)), Some(known)) => known.get(name.as_str()).copied().unwrap_or(false),
                 (_, Some(known)) => known.values().any(|tainted| *tainted),
@@ -285,256 +322,7 @@ impl<'a> Checker<'a> {
             },
             _ => false,
         };
-        let ty = self.descend(ty, &path[known.min(path.len())..]);
+        let ty = self.descend(ty, root_name, path, known.min(path.len()));
         Checked { expr: Expr::Ref { root, path: segments }, ty, tainted }
     }
-
-    /// The root, the type after its first segments, and how many segments that took.
-    fn root(&mut self, name: &str, at: Span, path: &[AstSegment], whole: Span) -> (Root, Type, usize) {
-        if let Some(item) = &self.names.item
-            && item.name == name
-        {
-            return (Root::Item(name.to_owned()), item.ty.clone(), 0);
-        }
-        match name {
-            "inputs" => self.input(path),
-            "env" => self.env(at, path),
-            "steps" => self.step(at, path, whole),
-            "flow" => {
-                let fields = &[
-                    ("id", Type::Text),
-                    ("pipeline", Type::Text),
-                    ("outcome", Type::Word(FLOW_OUTCOMES)),
-                    ("summary", Type::Text),
-                ];
-                let ty = self.field("`flow`", path, fields);
-                (Root::Flow, ty, 1)
-            }
-            "ticket" => {
-                self.never_without(
-                    self.names.has_ticket,
-                    at,
-                    "`ticket` is never there: this pipeline has no `on: ticket`",
-                );
-                let fields: Vec<(&str, Type)> =
-                    TICKET_FIELDS.iter().map(|field| (*field, ticket_field(field))).collect();
-                let ty = self.field("`ticket`", path, &fields);
-                (Root::Ticket, ty, 1)
-            }
-            "event" => {
-                let message = "`event` is never there: this pipeline has no `on: github` and no `on: event`";
-                self.never_without(self.names.has_event, at, message);
-                (Root::Event, Type::Any, 0)
-            }
-            "previous" | "matrix" => {
-                self.error(Code::NotAvailable, at, format!("`{name}` is not available yet"));
-                (if name == "matrix" { Root::Matrix } else { Root::Previous }, Type::Any, 0)
-            }
-            _ => {
-                self.unknown_root(name, at);
-                (Root::Item(name.to_owned()), Type::Any, 0)
-            }
-        }
-    }
-
-    fn never_without(&mut self, has: bool, at: Span, message: &str) {
-        if !has {
-            self.error(Code::NeverProduced, at, message);
-        }
-    }
-
-    fn unknown_root(&mut self, name: &str, at: Span) {
-        let item = self.names.item.as_ref().map(|item| item.name);
-        let help = match name {
-            "github" => {
-                Some("ask git in the script, for example `git rev-parse HEAD`; inputs are in `inputs`".to_owned())
-            }
-            "needs" => Some("write `steps.NAME.output`".to_owned()),
-            "secrets" | "vars" => Some("pass a variable of the host with `pass_env:` in orchestrator.yaml".to_owned()),
-            "runner" | "job" => Some("the flow itself is in `flow`".to_owned()),
-            "item" => Some("`item` is the element of a `foreach:` on the same step, unless `as:` names it".to_owned()),
-            _ if status_function(name).is_some() => Some(format!("write `{name}()`")),
-            _ => closest(name, ROOTS.iter().copied().chain(item)).map(|close| format!("did you mean `{close}`?")),
-        };
-        let place = self.names.place;
-        let problem = self.error(Code::UnknownName, at, format!("`{name}` is not a name that {place} can read"));
-        problem.help = help.or_else(|| Some("text within an expression stands in quotes: `'text'`".to_owned()));
-    }
-
-    fn input(&mut self, path: &[AstSegment]) -> (Root, Type, usize) {
-        let Some(AstSegment::Member(name, span)) = path.first() else {
-            return (Root::Inputs, Type::Map, 0);
-        };
-        if let Some(ty) = self.names.inputs.get(name) {
-            return (Root::Inputs, ty.clone(), 1);
-        }
-        let known: Vec<&str> = self.names.inputs.keys().map(String::as_str).collect();
-        let help = hyphen_help(name, &known).or_else(|| suggestion(name, &known));
-        let message = format!("this pipeline has no input `{name}`");
-        self.error(Code::UnknownName, *span, message).help =
-            help.or_else(|| Some("declare it under `inputs:`".to_owned()));
-        (Root::Inputs, Type::Any, 1)
-    }
-
-    fn env(&mut self, at: Span, path: &[AstSegment]) -> (Root, Type, usize) {
-        let Some(known) = &self.names.env else {
-            let message = format!("`env` cannot be read in {}", self.names.place);
-            self.error(Code::Expression, at, message).help =
-                Some("variables exist for scripts and for `env:` of steps; read `inputs` or `steps` here".to_owned());
-            return (Root::Env, Type::Any, path.len());
-        };
-        let Some(AstSegment::Member(name, span)) = path.first() else {
-            return (Root::Env, Type::Map, 0);
-        };
-        if !known.contains_key(name.as_str()) {
-            let names: Vec<&str> = known.keys().copied().collect();
-            let help = suggestion(name, &names);
-            let message = format!("no `env:` that {} can read has `{name}`", self.names.place);
-            self.error(Code::UnknownName, *span, message).help =
-                help.or_else(|| Some("variables of the host are not in `env`; a script reads them itself".to_owned()));
-        }
-        // A value that is one expression keeps its type, so this may be anything.
-        (Root::Env, Type::Any, 1)
-    }
-
-    fn step(&mut self, at: Span, path: &[AstSegment], whole: Span) -> (Root, Type, usize) {
-        let Some(steps) = self.names.steps.clone() else {
-            let message = format!("`steps` cannot be read in {}, which holds for all steps", self.names.place);
-            self.error(Code::Expression, at, message).help = Some("write it in the `env:` of the step".to_owned());
-            return (Root::Steps, Type::Any, path.len());
-        };
-        let (name, span) = match path.first() {
-            Some(AstSegment::Member(name, span)) => (name, *span),
-            Some(AstSegment::Index(_)) | None => {
-                let message = "`steps` is read by the name of a step: `steps.NAME.output`";
-                self.error(Code::Expression, whole, message);
-                return (Root::Steps, Type::Any, path.len());
-            }
-        };
-        let Some(facts) = steps.known.get(name) else {
-            let known: Vec<&str> = steps.known.keys().map(String::as_str).collect();
-            let help = hyphen_help(name, &known).or_else(|| suggestion(name, &known));
-            self.error(Code::UnknownStep, span, format!("there is no step `{name}`")).help = help;
-            return (Root::Steps, Type::Any, path.len());
-        };
-        if !(steps.is_finished)(facts.position) {
-            self.not_finished(&steps, name, span);
-        } else if facts.never_runs && matches!(path.get(1), Some(AstSegment::Member(field, _)) if field == "output") {
-            let message = format!("`{name}` never runs, so it has no output");
-            self.error(Code::NeverProduced, span, message).warning = true;
-        }
-        (Root::Steps, self.step_field(name, *facts, path.get(1)), 2)
-    }
-
-    fn not_finished(&mut self, steps: &Steps<'_>, name: &str, span: Span) {
-        let place = steps.known.get(name).map(|facts| (facts.place, format!("`{name}` is here")));
-        let reader = steps.reader;
-        let (message, help) = if name == reader {
-            (
-                format!("`{name}` reads its own result"),
-                "a step can read only steps that are finished before it".to_owned(),
-            )
-        } else {
-            (format!("`{reader}` does not wait for `{name}`"), format!("add it to its needs: `needs: [{name}]`"))
-        };
-        let problem = self.error(Code::NotNeeded, span, message);
-        problem.help = Some(help);
-        problem.label = place.filter(|_| name != reader);
-    }
-
-    fn step_field(&mut self, name: &str, facts: StepFacts, field: Option<&AstSegment>) -> Type {
-        let fields = if facts.fans_out { FAN_OUT_FIELDS } else { STEP_FIELDS };
-        let (word, span) = match field {
-            Some(AstSegment::Member(word, span)) => (word.as_str(), *span),
-            Some(AstSegment::Index(index)) => {
-                let message = format!("`steps.{name}` has named fields: {}", fields.join(", "));
-                self.error(Code::Type, index.span, message);
-                return Type::Any;
-            }
-            None => return Type::Map,
-        };
-        match word {
-            "outcome" => Type::Word(STEP_OUTCOMES),
-            // Text when it failed, null otherwise.
-            "error" => Type::Any,
-            "output" if !facts.fans_out => Type::Any,
-            "results" if facts.fans_out => Type::List(Box::new(Type::ElementResult)),
-            _ => {
-                let help = match word {
-                    "output" | "outputs" if facts.fans_out => {
-                        Some(format!("it runs once for each element: `steps.{name}.results[0].output`"))
-                    }
-                    "results" => Some(format!("only a step with `foreach:` has results; read `steps.{name}.output`")),
-                    "result" | "conclusion" | "status" => Some("did you mean `outcome`?".to_owned()),
-                    other => suggestion(other, fields),
-                };
-                let message = format!("`steps.{name}` has no `{word}`; it has {}", fields.join(", "));
-                self.error(Code::UnknownName, span, message).help = help;
-                Type::Any
-            }
-        }
-    }
-
-    /// The type of the first member among fixed ones.
-    fn field(&mut self, owner: &str, path: &[AstSegment], fields: &[(&str, Type)]) -> Type {
-        let Some(AstSegment::Member(name, span)) = path.first() else {
-            return Type::Map;
-        };
-        if let Some((_, ty)) = fields.iter().find(|(field, _)| field == name) {
-            return ty.clone();
-        }
-        let known: Vec<&str> = fields.iter().map(|(field, _)| *field).collect();
-        let message = format!("{owner} has no `{name}`; it has {}", known.join(", "));
-        self.error(Code::UnknownName, *span, message).help = suggestion(name, &known);
-        Type::Any
-    }
-
-    /// The type after the remaining segments.
-    fn descend(&mut self, mut ty: Type, path: &[AstSegment]) -> Type {
-        for segment in path {
-            ty = match (&ty, segment) {
-                (Type::Any | Type::Map, _) => Type::Any,
-                (Type::List(item), AstSegment::Index(_)) => (**item).clone(),
-                (Type::ElementResult, AstSegment::Member(..)) => {
-                    let fields = [("outcome", Type::Word(STEP_OUTCOMES)), ("output", Type::Any), ("error", Type::Any)];
-                    self.field("an element's result", std::slice::from_ref(segment), &fields)
-                }
-                (Type::List(_), AstSegment::Member(name, span)) => {
-                    let message = format!("a list has no `{name}`");
-                    self.error(Code::Type, *span, message).help =
-                        Some("read an element by its position: `[0]`".to_owned());
-                    Type::Any
-                }
-                (other, AstSegment::Member(name, span)) => {
-                    let message = format!("{} has no `{name}`", other.name());
-                    self.error(Code::Type, *span, message);
-                    Type::Any
-                }
-                (other, AstSegment::Index(index)) => {
-                    let message = format!("{} has no elements", other.name());
-                    self.error(Code::Type, index.span, message);
-                    Type::Any
-                }
-            };
-        }
-        ty
-    }
-}
-
-fn ticket_field(field: &str) -> Type {
-    match field {
-        "labels" => Type::List(Box::new(Type::Text)),
-        "number" => Type::Number,
-        _ => Type::Text,
-    }
-}
-
-fn suggestion(word: &str, known: &[&str]) -> Option<String> {
-    closest(word, known.iter().copied()).map(|close| format!("did you mean `{close}`?"))
-}
-
-/// `inputs.count-1` reads the input `count-1`.
-fn hyphen_help(name: &str, known: &[&str]) -> Option<String> {
-    let (first, _) = name.split_once('-')?;
-    known.contains(&first).then(|| format!("a hyphen belongs to the name; put blanks around a minus: `{first} - ...`"))
 }

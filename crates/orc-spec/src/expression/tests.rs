@@ -11,9 +11,11 @@ fn any_names() -> Names<'static> {
     Names {
         place: "this test",
         inputs: &NO_INPUTS,
+        only_inputs: false,
         steps: None,
         env: None,
-        item: Some(Item { name: "item", ty: Type::Any, tainted: false }),
+        items: vec![Item { name: "item", ty: Type::Any, tainted: false }],
+        matrix: None,
         status: true,
         has_ticket: true,
         has_event: true,
@@ -96,7 +98,7 @@ fn mistakes_are_told_at_their_place_with_an_answer() {
         ("ticket.titel", "7..12 `ticket` has no `titel`"),
         (
             "flow.outcome == 'success'",
-            "16..25 the outcome is never `success`; it is one of succeeded, failed, cancelled; did you mean `succeeded`?",
+            "16..25 the outcome is never `success`; it is one of succeeded, failed, cancelled, budget_exhausted; did you mean `succeeded`?",
         ),
         ("1 == 'a'", "0..8 `==` is always false here"),
         ("1 != true", "0..9 `!=` is always true here"),

@@ -1,7 +1,10 @@
 //! What the type check knows of values before the flow runs.
 
+use std::collections::BTreeMap;
+
 use orc_domain::graph::InputKind;
 use orc_domain::value::Value;
+use serde_json::Value as Json;
 
 /// What is known of a value before the flow runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,8 +18,11 @@ pub(crate) enum Type {
     Word(&'static [&'static str]),
     List(Box<Type>),
     Map,
-    /// `{outcome, output, error}` of an element of a fan-out.
-    ElementResult,
+    /// A map whose members are known; when open, it may have others.
+    Object {
+        fields: BTreeMap<String, Type>,
+        open: bool,
+    },
 }
 
 impl Type {
@@ -30,7 +36,7 @@ impl Type {
         }
     }
 
-    pub(super) fn of_value(value: &Value) -> Self {
+    pub(crate) fn of_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(_) => Self::Bool,
@@ -38,6 +44,46 @@ impl Type {
             Value::Text(_) => Self::Text,
             Value::List(_) => Self::List(Box::new(Self::Any)),
             Value::Map(_) => Self::Map,
+        }
+    }
+
+    /// What a JSON Schema says, where it says it plainly; `Any` else.
+    pub(crate) fn of_schema(schema: &Json) -> Self {
+        const ELSEWHERE: [&str; 7] = ["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties"];
+        if ELSEWHERE.iter().any(|keyword| schema.get(keyword).is_some()) {
+            return Self::Any;
+        }
+        match schema.get("type").and_then(Json::as_str) {
+            Some("string") => Self::Text,
+            Some("number" | "integer") => Self::Number,
+            Some("boolean") => Self::Bool,
+            Some("array") => Self::List(Box::new(schema.get("items").map_or(Self::Any, Self::of_schema))),
+            Some("object") => match schema.get("properties").and_then(Json::as_object) {
+                Some(members) => Self::Object {
+                    fields: members.iter().map(|(name, schema)| (name.clone(), Self::of_schema(schema))).collect(),
+                    open: schema.get("additionalProperties") != Some(&Json::Bool(false)),
+                },
+                None => Self::Map,
+            },
+            _ => Self::Any,
+        }
+    }
+
+    /// The type of a value that is of one of several types.
+    pub(crate) fn of_all(types: impl IntoIterator<Item = Self>) -> Self {
+        let mut types = types.into_iter();
+        let first = types.next().unwrap_or(Self::Any);
+        if types.all(|ty| ty == first) { first } else { Self::Any }
+    }
+
+    /// Whether a value of this type can be an input of that kind.
+    pub(crate) const fn fits(&self, kind: InputKind) -> bool {
+        match kind {
+            InputKind::String => self.is_text(),
+            InputKind::Number => self.is_number(),
+            InputKind::Boolean => self.is_bool(),
+            InputKind::List => self.is_list(),
+            InputKind::Map => self.is_map(),
         }
     }
 
@@ -49,7 +95,7 @@ impl Type {
             Self::Number => "a number",
             Self::Text | Self::Word(_) => "text",
             Self::List(_) => "a list",
-            Self::Map | Self::ElementResult => "a map",
+            Self::Map | Self::Object { .. } => "a map",
         }
     }
 
@@ -70,6 +116,6 @@ impl Type {
     }
 
     pub(super) const fn is_map(&self) -> bool {
-        matches!(self, Self::Any | Self::Map | Self::ElementResult)
+        matches!(self, Self::Any | Self::Map | Self::Object { .. })
     }
 }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::{SourceFile, compile};
+use crate::{Library, SourceFile, compile};
 
 fn pipeline(text: &str) -> Pipeline {
-    compile(&SourceFile::new("p.yaml", text)).pipeline.unwrap()
+    compile(&SourceFile::new("p.yaml", text), &Library::empty()).pipeline.unwrap()
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn fits(kind: InputKind, value: &Value) -> bool {
     }
 }
 
-const fn wanted(kind: InputKind) -> &'static str {
+pub(super) const fn wanted(kind: InputKind) -> &'static str {
     match kind {
         InputKind::String => "text",
         InputKind::Number => "a number",
@@ -203,6 +203,11 @@ fn default(kind: InputKind, node: &Node, report: &mut Report) -> Option<Value> {
             .help("inputs are known before anything else; use the expression where the input is read");
         return None;
     }
+    value_of(kind, node, "the default of this input", report)
+}
+
+/// A value that is written out for an input.
+pub(super) fn value_of(kind: InputKind, node: &Node, what: &str, report: &mut Report) -> Option<Value> {
     match (kind, &node.kind) {
         (InputKind::String, Kind::Scalar(Scalar { text, .. })) if !is_null(node) => return Some(Value::text(text)),
         (InputKind::Number, Kind::Scalar(scalar)) if scalar.plain => {
@@ -211,12 +216,12 @@ fn default(kind: InputKind, node: &Node, report: &mut Report) -> Option<Value> {
             }
         }
         (InputKind::Boolean, Kind::Scalar(_)) => {
-            return read::boolean(node, "the default of this boolean input", report).map(Value::Bool);
+            return read::boolean(node, what, report).map(Value::Bool);
         }
         (InputKind::List, Kind::List(_)) | (InputKind::Map, Kind::Map(_)) => return read::value(node),
         _ => {}
     }
-    read::wrong_type(node, "the default of this input", wanted(kind), report);
+    read::wrong_type(node, what, wanted(kind), report);
     None
 }
 

@@ -1,4 +1,6 @@
 //! Who waits for whom: names of `needs:` to steps, cycles by name, and what is finished when a step starts.
+//!
+//! A step needs steps of its own level only: of the pipeline, or of the body of a `repeat` that it belongs to.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,6 +22,9 @@ pub(super) struct Need {
     pub(super) place: Span,
 }
 
+/// Where the steps are, by level and name.
+type Positions<'a> = BTreeMap<(Option<usize>, &'a str), usize>;
+
 /// The needs of all steps, by position; unknown names, repetitions and needs across phases are left out.
 #[derive(Debug)]
 pub(super) struct Order {
@@ -30,8 +35,8 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn of(drafts: &[Draft<'_>], report: &mut Report) -> Self {
-        let positions: BTreeMap<&str, usize> =
-            drafts.iter().enumerate().map(|(at, draft)| (draft.key.text.as_str(), at)).collect();
+        let positions: Positions<'_> =
+            drafts.iter().enumerate().map(|(at, draft)| ((draft.within, draft.key.text.as_str()), at)).collect();
         let needs = drafts.iter().map(|draft| resolve(draft, drafts, &positions, report)).collect();
         let meant = drafts.iter().map(|draft| meant(draft, &positions)).collect();
         let order = Self { needs, meant };
@@ -39,14 +44,16 @@ impl Order {
         order
     }
 
-    /// Which steps are finished when the step at `at` starts, by position: what it needs, directly or not, and in
-    /// `finally` the whole main part. In a cycle a step comes before itself; that was reported.
+    /// Which steps are finished when the step at `at` starts, by position: what it needs, directly or not, what is
+    /// finished before the `repeat` that it belongs to, and in `finally` the whole main part. In a cycle a step comes
+    /// before itself; that was reported.
     pub(super) fn finished_before(&self, at: usize, drafts: &[Draft<'_>]) -> Vec<bool> {
         let in_finally = drafts[at].phase == PhaseKind::Finally;
         let mut finished: Vec<bool> = drafts.iter().map(|draft| in_finally && draft.phase == PhaseKind::Main).collect();
         let before =
             |step: usize| self.needs[step].iter().map(|need| need.step).chain(self.meant[step].iter().copied());
-        let mut open: Vec<usize> = before(at).collect();
+        let around = std::iter::successors(Some(at), |step| drafts[*step].within);
+        let mut open: Vec<usize> = around.flat_map(before).collect();
         while let Some(next) = open.pop() {
             if !std::mem::replace(&mut finished[next], true) {
                 open.extend(before(next));
@@ -122,26 +129,18 @@ impl Order {
     }
 }
 
-fn meant(draft: &Draft<'_>, positions: &BTreeMap<&str, usize>) -> Vec<usize> {
-    let unknown = draft.needs.iter().filter(|name| !positions.contains_key(name.text.as_str()));
-    let guess =
-        |name: &Name| closest(&name.text, positions.keys().copied()).and_then(|close| positions.get(close)).copied();
-    unknown.chain(&draft.meant_needs).filter_map(guess).collect()
+fn meant(draft: &Draft<'_>, positions: &Positions<'_>) -> Vec<usize> {
+    let here = || positions.keys().filter(|(level, _)| *level == draft.within).map(|(_, name)| *name);
+    let find = |name: &str| positions.get(&(draft.within, name)).copied();
+    let unknown = draft.needs.iter().filter(|name| find(&name.text).is_none());
+    unknown.chain(&draft.meant_needs).filter_map(|name| closest(&name.text, here()).and_then(find)).collect()
 }
 
-fn resolve(
-    draft: &Draft<'_>,
-    drafts: &[Draft<'_>],
-    positions: &BTreeMap<&str, usize>,
-    report: &mut Report,
-) -> Vec<Need> {
+fn resolve(draft: &Draft<'_>, drafts: &[Draft<'_>], positions: &Positions<'_>, report: &mut Report) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
     for name in &draft.needs {
-        let Some(step) = positions.get(name.text.as_str()).copied() else {
-            let known = drafts.iter().filter(|other| other.phase == draft.phase).map(|other| other.key.text.as_str());
-            report
-                .error(Code::UnknownStep, name.span, format!("there is no step `{}`", name.text))
-                .did_you_mean(&name.text, known);
+        let Some(step) = positions.get(&(draft.within, name.text.as_str())).copied() else {
+            unknown_need(draft, name, drafts, report);
             continue;
         };
         let other = &drafts[step];
@@ -169,4 +168,29 @@ fn resolve(
         }
     }
     needs
+}
+
+/// A need that is no step of the same level: of another one, or of none.
+fn unknown_need(draft: &Draft<'_>, name: &Name, drafts: &[Draft<'_>], report: &mut Report) {
+    let elsewhere = drafts.iter().find(|other| other.key.text == name.text);
+    let Some(other) = elsewhere else {
+        let known = drafts.iter().filter(|other| other.phase == draft.phase && other.within == draft.within);
+        report
+            .error(Code::UnknownStep, name.span, format!("there is no step `{}`", name.text))
+            .did_you_mean(&name.text, known.map(|other| other.key.text.as_str()));
+        return;
+    };
+    let owner = |draft: &Draft<'_>| draft.within.map(|at| drafts[at].key.text.as_str());
+    let (message, help) = match (owner(draft), owner(other)) {
+        (Some(body), None) => (
+            format!("`{}` stands outside of the body of `{body}`, where steps need each other only", name.text),
+            format!("add it to the needs of `{body}`; the steps of its body can read it then"),
+        ),
+        (_, Some(body)) => (
+            format!("`{}` is a step of the body of `{body}`, which only steps of that body can need", name.text),
+            format!("need `{body}` itself"),
+        ),
+        (None, None) => (format!("there is no step `{}`", name.text), "name a step of this pipeline".to_owned()),
+    };
+    report.error(Code::UnknownStep, name.span, message).label(other.key.span, "it is here").help(help);
 }

@@ -1,21 +1,23 @@
 //! One step: from its keys to a [`StepSpec`].
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
 
 use orc_domain::expr::{Expr, Template, TemplatePart};
 use orc_domain::graph::{
-    Action, Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, Elements, Fan, MAX_ELEMENTS, MAX_ITEM_BYTES, PhaseKind,
-    Retry, RunAction, SpecIndex, StepSpec, WorktreeMode,
+    Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, PhaseKind, Retry, SpecIndex, StepSpec, WorktreeMode,
 };
 use orc_domain::time::Millis;
-use orc_domain::value::Value;
 
+use super::child::Interface;
 use super::order::Need;
+use super::view::View;
 use crate::diagnostic::{Code, Report};
-use crate::expression::{Checked, Item, Names, ROOTS, Reader, StepFacts, Steps, Taint, Type};
+use crate::expression::{Reader, Taint};
 use crate::keys;
 use crate::read::{self, Fields};
-use crate::shell::{self, RESERVED_PREFIX, Shell};
+use crate::shell::RESERVED_PREFIX;
 use crate::yaml::{Kind, Name, Node};
 
 /// Wait before the second attempt when `backoff:` is not written.
@@ -25,12 +27,38 @@ const DEFAULT_BACKOFF: Millis = Millis::from_secs(10);
 pub(super) struct Draft<'a> {
     pub(super) key: &'a Name,
     pub(super) phase: PhaseKind,
+    /// The `repeat` whose body it belongs to.
+    pub(super) within: Option<usize>,
+    /// Where the steps of its own body are.
+    pub(super) body: Option<Range<usize>>,
+    /// The key that says what it does; `None` when that is not known or not available, which was reported.
+    pub(super) kind: Option<&'static str>,
     pub(super) needs: Vec<Name>,
     /// What stands under a misspelt `needs`; it only spares the reader complaints that follow from the slip.
     pub(super) meant_needs: Vec<Name>,
     /// `None` when the step is not a map; that was reported.
     pub(super) fields: Option<Fields<'a>>,
+    /// The keys of `repeat:`.
+    pub(super) repeat: Option<Fields<'a>>,
     pub(super) worktree: Worktree,
+    /// What was found out before any step is compiled.
+    pub(super) ahead: Ahead,
+}
+
+/// Where a step stands.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) phase: PhaseKind,
+    pub(super) within: Option<usize>,
+}
+
+/// What the results of a step depend on, so that it is found out before expressions are read.
+pub(super) enum Ahead {
+    Nothing,
+    /// The schema of an agent's output.
+    Schema(serde_json::Value),
+    /// The pipeline that is called.
+    Child(Rc<Interface>),
 }
 
 /// What `worktree:` says.
@@ -50,31 +78,8 @@ pub(super) struct PartialRetry {
     max_backoff: Option<Millis>,
 }
 
-/// Answers for a position among the steps; asked only when an expression reads one.
-type IsFinished<'a> = &'a dyn Fn(usize) -> bool;
-
-/// When a step has its turn.
-pub(super) struct Turn<'a> {
-    pub(super) condition: Condition,
-    pub(super) needs: &'a [Need],
-    /// Whether the step at a position is finished by then.
-    pub(super) is_finished: IsFinished<'a>,
-}
-
-/// What all steps share.
-pub(super) struct Shared<'a> {
-    pub(super) source: &'a str,
-    pub(super) inputs: BTreeMap<String, Type>,
-    pub(super) facts: BTreeMap<String, StepFacts>,
-    pub(super) env: BTreeMap<&'a str, Taint>,
-    pub(super) has_ticket: bool,
-    pub(super) has_event: bool,
-    pub(super) timeout: Option<Millis>,
-    pub(super) retry: PartialRetry,
-}
-
 impl<'a> Draft<'a> {
-    pub(super) fn read(key: &'a Name, node: &'a Node, phase: PhaseKind, report: &mut Report) -> Self {
+    pub(super) fn read(key: &'a Name, node: &'a Node, place: Place, report: &mut Report) -> Self {
         if !super::inputs::is_identifier(&key.text) {
             let message = format!("`{}` cannot be the name of a step", read::excerpt(&key.text));
             report
@@ -86,90 +91,59 @@ impl<'a> Draft<'a> {
         let needs = field("needs").map(|node| read::names(node, "`needs`", report)).unwrap_or_default();
         let misspelt = fields.as_ref().and_then(|fields| fields.misspelt("needs"));
         let meant_needs = misspelt.map(|node| read::names(node, "`needs`", &mut Report::new(""))).unwrap_or_default();
+        let repeat = field("repeat").and_then(|node| read::fields(node, &keys::REPEAT, report));
+        let kind = fields.as_ref().and_then(|fields| kind(fields, key, report));
         let worktree = worktree(fields.as_ref(), report);
-        let draft = Self { key, phase, needs, meant_needs, fields, worktree };
-        draft.check_kind(report);
-        draft
-    }
-
-    fn field(&self, name: &str) -> Option<&'a Node> {
-        self.fields.as_ref().and_then(|fields| fields.get(name))
-    }
-
-    /// Runs a command; false also for steps that are not available yet.
-    pub(super) fn is_run(&self) -> bool {
-        self.field("run").is_some()
-    }
-
-    pub(super) fn fans_out(&self) -> bool {
-        self.field("foreach").is_some()
-    }
-
-    fn check_kind(&self, report: &mut Report) {
-        let Some(fields) = &self.fields else {
-            return;
-        };
-        let is_kind = |key: &&str| fields.later.contains(key) || fields.get(key).is_some();
-        let kinds: Vec<&str> = keys::STEP_KINDS.iter().copied().filter(is_kind).collect();
-        let name = &self.key.text;
-        match kinds.as_slice() {
-            // A misspelt or unavailable key may be what it does.
-            [] if fields.later.is_empty() && !fields.has_unknown() => {
-                report
-                    .error(Code::StepKind, self.key.span, format!("`{name}` does nothing"))
-                    .help("say what it does, for example `run: make`");
-            }
-            [] | [_] => {}
-            several => {
-                let listed = several.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(" and ");
-                report
-                    .error(Code::StepKind, self.key.span, format!("`{name}` does several things: {listed}"))
-                    .help("make a step of each, with `needs:` between them");
-            }
+        let Place { phase, within } = place;
+        Self {
+            key,
+            phase,
+            within,
+            body: None,
+            kind,
+            needs,
+            meant_needs,
+            fields,
+            repeat,
+            worktree,
+            ahead: Ahead::Nothing,
         }
     }
 
+    pub(super) fn field(&self, name: &str) -> Option<&'a Node> {
+        self.fields.as_ref().and_then(|fields| fields.get(name))
+    }
+
+    /// It becomes a run, which needs a place to work at.
+    pub(super) fn is_run(&self) -> bool {
+        matches!(self.kind, Some("run" | "agent"))
+    }
+
+    pub(super) fn fans_out(&self) -> bool {
+        self.field("foreach").is_some() || self.field("matrix").is_some()
+    }
+
     /// `if:`, with a condition of its own or the default one.
-    pub(super) fn condition(&self, shared: &Shared<'_>, is_finished: IsFinished<'_>, report: &mut Report) -> Condition {
-        let mut names = self.names("`if`", shared, is_finished);
+    pub(super) fn condition(&self, view: &View<'_>, report: &mut Report) -> Condition {
+        let mut names = view.names("`if`", false);
         names.status = true;
-        let reader = Reader { source: shared.source, names: &names };
-        let expr = self.field("if").and_then(|node| reader.condition(node, report));
+        let expr = self.field("if").and_then(|node| view.reader(&names).condition(node, "`if`", report));
         let implicit_success = !expr.as_ref().is_some_and(Expr::uses_status);
         Condition { implicit_success, expr }
     }
 
-    fn names<'n>(&'n self, place: &'static str, shared: &'n Shared<'_>, is_finished: IsFinished<'n>) -> Names<'n> {
-        Names {
-            place,
-            inputs: &shared.inputs,
-            steps: Some(Steps { reader: &self.key.text, known: &shared.facts, is_finished }),
-            env: None,
-            item: None,
-            status: false,
-            has_ticket: shared.has_ticket,
-            has_event: shared.has_event,
-        }
-    }
-
     /// The compiled step; `None` when something of it is missing, which was reported.
-    pub(super) fn compile(&self, turn: Turn<'_>, shared: &Shared<'_>, report: &mut Report) -> Option<StepSpec> {
-        let Turn { condition, needs, is_finished } = turn;
-        let (foreach, list) = self.foreach(shared, is_finished, report).unzip();
-        let item = foreach.as_ref().zip(list.as_ref()).map(|((_, binding), list): (&(Fan, String), &Checked)| Item {
-            name: binding.as_str(),
-            ty: if let Type::List(item) = &list.ty { (**item).clone() } else { Type::Any },
-            tainted: list.tainted,
-        });
-        let (env, env_names) = self.env(item.clone(), shared, is_finished, report);
-        let script = {
-            let mut names = self.names("this script", shared, is_finished);
-            names.env = Some(env_names);
-            names.item = item;
-            self.script(&Reader { source: shared.source, names: &names }, report)
-        };
+    pub(super) fn compile(
+        &self,
+        condition: Condition,
+        view: &View<'_>,
+        needs: &[Need],
+        report: &mut Report,
+    ) -> Option<StepSpec> {
+        let (env, env_names) = self.env(view, report);
+        let action = self.action(view, env_names, report);
         let retry = self.field("retry").map(|node| PartialRetry::read(node, report)).unwrap_or_default();
-        let retry = retry.over(shared.retry);
+        let retry = if self.is_run() { retry.over(view.shared.retry) } else { retry.over(PartialRetry::default()) };
         let flag = |name: &str, what: &str, report: &mut Report| {
             self.field(name).and_then(|node| read::boolean(node, what, report))
         };
@@ -179,24 +153,27 @@ impl<'a> Draft<'a> {
             self.refuse_retry(retry.attempts, report);
         }
         let timeout = self.field("timeout").and_then(|node| read::duration(node, "`timeout`", report));
+        let priority = self
+            .field("priority")
+            .and_then(|node| read::integer(node, "`priority`", -keys::MAX_PRIORITY..=keys::MAX_PRIORITY, report));
         Some(StepSpec {
             key: self.key.text.clone(),
             phase: self.phase,
-            needs: needs.iter().map(|need| SpecIndex(u32::try_from(need.step).unwrap_or(u32::MAX))).collect(),
+            needs: needs.iter().map(|need| index(need.step)).collect(),
             condition,
-            action: Action::Run(script?),
             env,
-            within: None,
-            fan: foreach.map(|(fan, _)| fan),
-            concurrency: None,
-            priority: 0,
-            budget: None,
-            artifacts: BTreeMap::new(),
+            within: self.within.map(index),
+            fan: None,
+            concurrency: self.concurrency(view, report),
+            priority: priority.unwrap_or(0),
+            budget: self.budget(view, report),
+            artifacts: self.artifacts(view, report),
             retry,
-            timeout: timeout.or(shared.timeout).unwrap_or(DEFAULT_TIMEOUT),
+            timeout: timeout.or(view.shared.timeout).unwrap_or(DEFAULT_TIMEOUT),
             continue_on_fail,
             idempotent,
             worktree: WorktreeMode::InPlace,
+            action: action?,
         })
     }
 
@@ -211,88 +188,78 @@ impl<'a> Draft<'a> {
         };
     }
 
-    fn script(&self, reader: &Reader<'_>, report: &mut Report) -> Option<RunAction> {
-        let shell = match self.field("shell") {
-            Some(node) => Shell::read(node, report),
-            None => Some(Shell::sh()),
-        };
-        if let (Some(fields), false) = (&self.fields, self.is_run())
-            && fields.later.is_empty()
-            && let Some(entry) = fields.entry("shell")
-        {
-            report.error(Code::Conflict, entry.key.span, "`shell` has a meaning beside `run` only");
-        }
-        let node = self.field("run")?;
-        let scalar = read::scalar(node, "`run`", "a script", report)?;
-        if scalar.text.trim().is_empty() {
-            report
-                .error(Code::BadValue, node.span, "this script is empty")
-                .help("a step that does nothing is `run: ':'`");
-            return None;
-        }
-        let pieces = reader.pieces(scalar, node.span, report);
-        let shell = shell?;
-        let script = shell::bind(pieces?, &shell, node.span, report)?;
-        Some(RunAction { script: script.text, shell: shell.argv, bindings: script.bindings })
-    }
-
-    /// `foreach:` and its companions.
-    fn foreach(
-        &self,
-        shared: &Shared<'_>,
-        is_finished: IsFinished<'_>,
-        report: &mut Report,
-    ) -> Option<((Fan, String), Checked)> {
-        let fields = self.fields.as_ref()?;
-        let Some(node) = fields.get("foreach") else {
-            for name in ["as", "limit", "fail_fast"] {
-                if let Some(entry) = fields.entry(name) {
-                    report
-                        .error(Code::Conflict, entry.key.span, format!("`{name}` has a meaning beside `foreach` only"))
-                        .help("add `foreach:` with a list, or remove this key");
-                }
-            }
-            return None;
-        };
-        let binding = fields.get("as").and_then(|node| binding(node, report)).unwrap_or_else(|| "item".to_owned());
-        let limit = fields.get("limit").and_then(|node| read::count(node, "`limit`", keys::MAX_SLOTS, report));
-        let fail_fast = fields.get("fail_fast").and_then(|node| read::boolean(node, "`fail_fast`", report));
-        let names = self.names("`foreach`", shared, is_finished);
-        let reader = Reader { source: shared.source, names: &names };
-        // A list that cannot be read still gives its element a name, so that the script is checked.
-        let list = reader.list(node, report).unwrap_or(Checked {
-            expr: Expr::Literal(Value::Null),
-            ty: Type::Any,
-            tainted: false,
-        });
-        check_elements(&list.expr, node, report);
-        let fail_fast = fail_fast.unwrap_or(false);
-        let elements = Elements::List { list: list.expr.clone(), binding: binding.clone() };
-        Some(((Fan { elements, limit, fail_fast }, binding), list))
-    }
-
-    /// `env:` of the step, and the names that its script can read.
-    fn env<'n>(
-        &self,
-        item: Option<Item<'_>>,
-        shared: &'n Shared<'a>,
-        is_finished: IsFinished<'_>,
-        report: &mut Report,
-    ) -> (BTreeMap<String, Template>, BTreeMap<&'n str, Taint>)
+    /// `env:` of the step, and the names that what it runs can read.
+    fn env<'v>(&self, view: &'v View<'a>, report: &mut Report) -> (BTreeMap<String, Template>, BTreeMap<&'v str, Taint>)
     where
-        'a: 'n,
+        'a: 'v,
     {
-        let mut names = self.names("`env`", shared, is_finished);
-        names.env = Some(shared.env.clone());
-        names.item = item;
+        let mut names = view.names("`env`", true);
+        names.env = Some(view.shared.env.clone());
         let (own, own_names) = match self.field("env") {
-            Some(node) => env(node, &Reader { source: shared.source, names: &names }, report),
+            Some(node) => env(node, &view.reader(&names), report),
             None => Default::default(),
         };
-        let mut readable: BTreeMap<&'n str, Taint> = shared.env.iter().map(|(name, taint)| (*name, *taint)).collect();
+        let mut readable: BTreeMap<&'v str, Taint> =
+            view.shared.env.iter().map(|(name, taint)| (*name, *taint)).collect();
         readable.extend(own_names);
         (own, readable)
     }
+}
+
+/// The kind of a step: what it does. `None` when it is not known, which was reported.
+fn kind(fields: &Fields<'_>, key: &Name, report: &mut Report) -> Option<&'static str> {
+    let is_kind = |key: &&str| fields.later.contains(key) || fields.entry(key).is_some();
+    let kinds: Vec<&str> = keys::STEP_KINDS.iter().copied().filter(is_kind).collect();
+    let name = &key.text;
+    match kinds.as_slice() {
+        // A misspelt or unavailable key may be what it does.
+        [] => {
+            if fields.later.is_empty() && !fields.has_unknown() {
+                report
+                    .error(Code::StepKind, key.span, format!("`{name}` does nothing"))
+                    .help("say what it does, for example `run: make`");
+            }
+            None
+        }
+        [kind] => {
+            refuse_misplaced(fields, kind, report);
+            (!fields.later.contains(kind)).then_some(*kind)
+        }
+        several => {
+            let listed = several.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(" and ");
+            report
+                .error(Code::StepKind, key.span, format!("`{name}` does several things: {listed}"))
+                .help("make a step of each, with `needs:` between them");
+            None
+        }
+    }
+}
+
+/// Keys that mean nothing beside what the step does.
+fn refuse_misplaced(fields: &Fields<'_>, kind: &str, report: &mut Report) {
+    if fields.later.contains(&kind) {
+        return;
+    }
+    for key in keys::STEP.keys {
+        let (Some(entry), Some(kinds)) = (fields.entry(key.name), keys::misplaced(key.name, kind)) else {
+            continue;
+        };
+        let listed = kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+        let help = match (kind, key.name) {
+            ("approval" | "wait", "timeout") => format!("write it within: `{kind}: {{ timeout: ... }}`"),
+            ("repeat", _) => "write it on the steps of its body".to_owned(),
+            ("pipeline", "env" | "prompt") => "hand the value in as an input: `with:`".to_owned(),
+            ("pipeline", _) => "write it in the other pipeline".to_owned(),
+            _ => "remove it".to_owned(),
+        };
+        let message = format!("`{}` has a meaning beside {listed} only, not beside `{kind}`", key.name);
+        report.error(Code::Conflict, entry.key.span, message).help(help);
+    }
+}
+
+/// A position as it is stored.
+pub(super) fn index(at: usize) -> SpecIndex {
+    SpecIndex(u32::try_from(at).unwrap_or(u32::MAX))
 }
 
 impl PartialRetry {
@@ -358,34 +325,6 @@ pub(super) fn worktree(fields: Option<&Fields<'_>>, report: &mut Report) -> Work
         }
     }
     Worktree::Refused
-}
-
-/// `as:`.
-fn binding(node: &Node, report: &mut Report) -> Option<String> {
-    let name = read::text(node, "`as`", report)?;
-    let (problem, help) = if !is_variable(&name) {
-        ("is no name", "letters, digits and `_`, beginning with a letter; a hyphen would be a minus")
-    } else if ROOTS.contains(&name.as_str()) || matches!(name.as_str(), "true" | "false" | "null") {
-        ("has a meaning of its own in expressions", "choose another name")
-    } else {
-        return Some(name);
-    };
-    report.error(Code::BadValue, node.span, format!("`{}` {problem}", read::excerpt(&name))).help(help);
-    None
-}
-
-fn check_elements(list: &Expr, node: &Node, report: &mut Report) {
-    let Expr::Literal(Value::List(items)) = list else {
-        return;
-    };
-    if items.len() > MAX_ELEMENTS {
-        let message = format!("this list has {} elements, a fan-out takes {MAX_ELEMENTS}", items.len());
-        report.error(Code::Limit, node.span, message).help("split it over several steps, or over flows");
-    }
-    if let Some(size) = items.iter().map(Value::json_len).find(|size| *size > MAX_ITEM_BYTES) {
-        let message = format!("an element of this list has {size} bytes, a fan-out takes {MAX_ITEM_BYTES}");
-        report.error(Code::Limit, node.span, message).help("put it into a file and list the names of files");
-    }
 }
 
 /// `env:`: templates by name, and the names with their taint.

@@ -1,9 +1,11 @@
 use orc_domain::expr::{Expr, Root, Segment};
 use orc_domain::graph::{Action, Elements, InputKind, RunAction, SpecIndex, StepSpec};
+use orc_domain::profile::Profile;
 use orc_domain::value::{Finite, Value};
 
 use super::*;
 use crate::diagnostic::Severity;
+use crate::profile::{Texts, compile_profile};
 
 /// Each problem as `line:column code`, warnings with a `?` before the code.
 fn told(text: &str) -> Vec<String> {
@@ -13,13 +15,13 @@ fn told(text: &str) -> Vec<String> {
         let mark = if problem.severity == Severity::Warning { "?" } else { "" };
         format!("{}:{} {mark}{}", at.line, at.column, problem.code)
     };
-    compile(&file).diagnostics.iter().map(tell).collect()
+    compile(&file, &Library::empty()).diagnostics.iter().map(tell).collect()
 }
 
 /// Message and help of each problem.
 fn words(text: &str) -> String {
     let file = SourceFile::new("pipelines/ship.yaml", text);
-    let told = compile(&file).diagnostics.into_iter();
+    let told = compile(&file, &Library::empty()).diagnostics.into_iter();
     told.map(|problem| format!("{}; {}", problem.message, problem.help.unwrap_or_default()))
         .collect::<Vec<_>>()
         .join("\n")
@@ -27,7 +29,7 @@ fn words(text: &str) -> String {
 
 fn pipeline(text: &str) -> Pipeline {
     let file = SourceFile::new("pipelines/ship.yaml", text);
-    let compiled = compile(&file);
+    let compiled = compile(&file, &Library::empty());
     let told: Vec<String> = compiled.diagnostics.iter().map(|problem| problem.render(&file, false)).collect();
     compiled.pipeline.unwrap_or_else(|| panic!("{}", told.join("\n")))
 }
@@ -40,10 +42,19 @@ fn only_step(text: &str) -> StepSpec {
     pipeline(&steps(text)).steps.remove(0)
 }
 
+fn agents(names: &[&str]) -> BTreeMap<String, Profile> {
+    let one = |name: &&str| {
+        let file =
+            SourceFile::new(format!("agents/{name}.md"), "---\nadapter: command\ncommand: [agent]\n---\nWork.\n");
+        ((*name).to_owned(), compile_profile(&file, &|_| Err("none".to_owned())).profile.unwrap())
+    };
+    names.iter().map(one).collect()
+}
+
 #[test]
 fn the_example_compiles_and_says_nothing() {
     let file = SourceFile::new("pipelines/hello.yaml", include_str!("../../../../pipelines/hello.yaml"));
-    let compiled = compile(&file);
+    let compiled = compile(&file, &Library::empty());
     assert_eq!(compiled.diagnostics, []);
     let keys: Vec<String> = compiled.pipeline.unwrap().steps.into_iter().map(|step| step.key).collect();
     assert_eq!(keys, ["look", "count", "stumble", "report", "goodbye"]);
@@ -101,11 +112,15 @@ steps:
 #[test]
 fn of_the_full_example_only_later_keys_are_refused() {
     let file = SourceFile::new("ship.yaml", include_str!("../../tests/fixtures/design-example.yaml"));
-    let compiled = compile(&file);
+    let agents = agents(&["architect", "coder", "reviewer"]);
+    let schema: Texts<'_> = &|_| {
+        let members = r#"{ "verdict": { "type": "string" }, "findings": {}, "parts": { "type": "array" } }"#;
+        Ok(format!(r#"{{ "type": "object", "properties": {members} }}"#))
+    };
+    let compiled = compile(&file, &Library { agents: &agents, schemas: schema, ..Library::empty() });
     assert_eq!(compiled.pipeline, None);
-    let refused: Vec<(usize, &str)> = compiled
-        .diagnostics
-        .iter()
+    let errors = compiled.diagnostics.iter().filter(|problem| problem.severity == Severity::Error);
+    let refused: Vec<(usize, &str)> = errors
         .map(|problem| {
             assert_eq!(problem.code, Code::NotAvailable, "{}", problem.message);
             assert!(problem.message.contains("not available yet"), "{}", problem.message);
@@ -117,19 +132,10 @@ fn of_the_full_example_only_later_keys_are_refused() {
         (5, "schedule"),
         (6, "github"),
         (7, "event"),
-        (11, "concurrency"),
-        (12, "budget"),
         (13, "permissions"),
         (14, "worktree"),
         (15, "box"),
-        (19, "agent"),
-        (20, "prompt"),
-        (23, "output"),
-        (29, "agent"),
-        (30, "prompt"),
         (31, "on_conflict"),
-        (34, "repeat"),
-        (41, "approval"),
         (42, "publish"),
         (44, "comment"),
     ];
@@ -188,7 +194,7 @@ fn words_of_other_tools_get_an_answer() {
         ("worktree: in_place\nsteps: { a: { run: x, timeout-minutes: 5 } }", "write `timeout: 30m`"),
         ("worktree: in_place\nsteps: { a: { run: x, timeout_minutes: 5 } }", "write `timeout: 30m`"),
         ("worktree: in_place\nsteps: { a: { run: x, continue-on-error: true } }", "write `continue_on_fail: true`"),
-        ("worktree: in_place\nsteps: { a: { run: x, strategy: {} } }", "write `foreach:`"),
+        ("worktree: in_place\nsteps: { a: { run: x, strategy: {} } }", "write `matrix:`, or `foreach:`"),
         ("worktree: in_place\nsteps: { a: { run: x, working-directory: y } }", "begin the script with `cd"),
         ("worktree: in_place\nsteps: { a: { script: x } }", "write `run:`"),
         ("worktree: in_place\non: { workflow_dispatch: {} }\nsteps: { a: { run: x } }", "write `manual: true`"),
@@ -230,7 +236,7 @@ fn steps_have_a_name_and_do_one_thing() {
     for (text, wanted) in cases {
         assert_eq!(told(&steps(text)), [wanted], "{text}");
     }
-    assert_eq!(told(&steps("  a: { run: x, agent: y }\n")), ["3:3 step_kind", "3:16 not_available"]);
+    assert_eq!(told(&steps("  a: { run: x, agent: y }\n")), ["3:3 step_kind"]);
     assert_eq!(told("worktree: in_place\nsteps: {}"), ["2:1 bad_value"]);
     assert_eq!(told("worktree: in_place\n"), ["1:1 missing_key"]);
     assert_eq!(told("- x"), ["1:1 wrong_type"]);
@@ -290,8 +296,8 @@ fn an_expression_reads_only_what_its_step_waits_for() {
         ("b", "steps", "expression"),
         ("b", "steps.a.outcome.x", "type"),
         ("b", "item", "unknown_name"),
-        ("b", "matrix.os", "not_available"),
-        ("b", "previous.a", "not_available"),
+        ("b", "matrix.os", "never_produced"),
+        ("b", "previous.a", "never_produced"),
         ("b", "ticket.title", "never_produced"),
         ("b", "event.x", "never_produced"),
         ("b", "inputs.x", "unknown_name"),

@@ -15,15 +15,17 @@ fn the_schema_has_exactly_the_keys_of_the_tables() {
     let schema = pipeline_schema();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert_eq!(properties(&schema), sorted(&keys::PIPELINE));
-    let steps = &schema["properties"]["steps"]["additionalProperties"];
+    assert_eq!(schema["properties"]["steps"]["additionalProperties"]["$ref"], "#/$defs/step");
+    let steps = &schema["$defs"]["step"];
+    assert_eq!(steps["properties"]["repeat"]["properties"]["steps"]["additionalProperties"]["$ref"], "#/$defs/step");
     assert_eq!(properties(steps), sorted(&keys::STEP));
     assert_eq!(properties(&steps["properties"]["retry"]), sorted(&keys::RETRY));
     assert_eq!(properties(&settings_schema()), sorted(&keys::SETTINGS));
     assert_eq!(schema["required"], json!(["steps"]));
     assert_eq!(schema["additionalProperties"], false);
-    let agent = &steps["properties"]["agent"];
-    assert_eq!(agent["not"], json!({}));
-    assert!(agent["description"].as_str().unwrap().ends_with("Not available yet."));
+    let goal = &steps["properties"]["goal"];
+    assert_eq!(goal["not"], json!({}));
+    assert!(goal["description"].as_str().unwrap().ends_with("Not available yet."));
     assert_eq!(schema["properties"]["worktree"]["enum"], json!(["in_place"]));
 }
 

@@ -50,6 +50,9 @@ fn the_highest_origin_wins_whatever_the_order_of_layers() {
             "cancel_grace 3s command line",
             "pass_env A B C environment ORC_PASS_ENV",
             "log_limit 1000B environment ORC_LOG_LIMIT",
+            "people  default",
+            "groups  default",
+            "notifications  default",
         ];
         assert_eq!(rows, wanted);
     }
@@ -68,14 +71,14 @@ fn a_size_is_shown_as_it_is_written() {
 
 #[test]
 fn mistakes_are_told_all_at_once() {
-    let text = "slotz: 3\nslots: 0\ncancel_grace: 10\npass_env: PATH\nlog_limit: 64 megs\npeople: {}\nslots: 2\n";
+    let text = "slotz: 3\nslots: 0\ncancel_grace: 10\npass_env: PATH\nlog_limit: 64 megs\ngithub: {}\nslots: 2\n";
     let wanted = [
         "1:1 the settings file has no key `slotz`; did you mean `slots`?",
         "2:8 `slots` needs a whole number from 1 to 10000, not 0; ",
         "3:15 `cancel_grace` needs a length of time such as `30s` or `1h30m`, not `10`; add the unit: `10s` or `10m`",
         "4:11 `pass_env` needs a list of names, not `PATH`; ",
         "5:12 `log_limit` needs a number of bytes such as `64MiB` or `1_000_000`, not `64 megs`; the units are B, kB, MB, GB, KiB, MiB and GiB",
-        "6:1 `people` is not available yet; ",
+        "6:1 `github` is not available yet; ",
         "7:1 the key `slots` stands here a second time; keep one of them; which one YAML readers use differs",
     ];
     assert_eq!(workspace(text).1, wanted);
@@ -117,4 +120,79 @@ fn every_variable_sets_a_key_that_exists() {
     for (variable, key) in VARIABLES {
         assert!(keys::SETTINGS.key(key).is_some_and(keys::Key::is_available), "{variable}");
     }
+}
+
+#[test]
+fn people_groups_and_notifications() {
+    let (settings, told) = workspace(
+        "people:\n  alice: { os: 1000, github: 123, role: admin }\n  bob: { github: 5_000 }\n\
+         groups: { maintainers: [bob, alice, bob], nobody: [] }\n\
+         notifications:\n- command: [notify, 1]\n- { webhook: env:HOOK, secret: env:HOOK_SECRET, on: [flow_failed] }\n\
+         - { webhook: \"https://example.com/x\" }\n",
+    );
+    assert_eq!(told, [""; 0]);
+    let settings = Settings::resolve(&[settings]);
+    let person = |os, github, role| Person { os, github, role };
+    assert_eq!(settings.people.value["alice"], person(Some(1000), Some(123), Role::Admin));
+    assert_eq!(settings.people.value["bob"], person(None, Some(5000), Role::Read));
+    assert_eq!(settings.groups.value["maintainers"], ["bob", "alice"]);
+    assert_eq!(settings.names().into_iter().collect::<Vec<_>>(), ["alice", "bob", "maintainers", "nobody"]);
+    let usual = BTreeSet::from([Moment::Request, Moment::Incident]);
+    let webhook = |url, secret: Option<&str>| Target::Webhook { url, secret: secret.map(str::to_owned) };
+    let wanted = [
+        (Target::Command(vec!["notify".to_owned(), "1".to_owned()]), usual.clone()),
+        (webhook(Address::Variable("HOOK".to_owned()), Some("HOOK_SECRET")), BTreeSet::from([Moment::FlowFailed])),
+        (webhook(Address::Url("https://example.com/x".to_owned()), None), usual),
+    ];
+    assert_eq!(settings.notifications.value, wanted.map(|(target, on)| Notification { target, on }));
+    let rows = settings.rows().map(|(key, value, origin)| format!("{key} {value} {origin}"));
+    assert_eq!(
+        rows[4..],
+        [
+            "people alice bob orchestrator.yaml:1",
+            "groups maintainers nobody orchestrator.yaml:4",
+            "notifications notify webhook webhook orchestrator.yaml:5",
+        ]
+    );
+}
+
+#[test]
+fn people_groups_and_notifications_that_cannot_be() {
+    let cases = [
+        ("people: { a: {} }", "1:11 nothing says how `a` is recognised"),
+        ("people: { a: { os: x } }", "1:20 `os` needs a whole number"),
+        ("people: { a: { github: 0 } }", "1:24 `github` needs a whole number"),
+        ("people: { a: { os: 0, role: owner } }", "1:29 `role` needs one of"),
+        ("people: { a b: { os: 0 } }", "1:11 `a b` cannot be the name of a person"),
+        ("people: { a: { os: 0 }, b: { os: 0 } }", "1:25 `a` and `b` have the same account: `os: 0`"),
+        ("people: [alice]", "1:9 `people` needs a map"),
+        ("people: { a: { uid: 1, os: 1 } }", "1:16 a person has no key `uid`; write `os:`"),
+        (
+            "people: { alice: { os: 0 } }\ngroups: { g: [alcie] }",
+            "2:15 there is no person `alcie`; did you mean `alice`?",
+        ),
+        ("people: { alice: { os: 0 } }\ngroups: { alice: [alice] }", "2:11 `alice` is a person already"),
+        ("groups: { g: { alice: 1 } }", "1:14 the group `g` needs a list of people"),
+        ("notifications: { command: [x] }", "1:16 `notifications` needs a list"),
+        ("notifications: [{ command: x }]", "1:28 `command` needs a program with its arguments as a list"),
+        ("notifications: [{ command: [] }]", "1:28 `command` needs a program"),
+        ("notifications: [{}]", "1:17 this notification does not say where it goes"),
+        ("notifications: [{ webhook: example.com }]", "1:28 `webhook` needs an address"),
+        ("notifications: [{ webhook: \"env:A B\" }]", "1:28 this cannot be the name"),
+        (
+            "notifications: [{ webhook: \"https://x\", secret: hunter2 }]",
+            "1:49 a secret does not stand in a file; put it",
+        ),
+        ("notifications: [{ command: [x], secret: env:A }]", "1:33 `secret` has a meaning beside `webhook` only"),
+        ("notifications: [{ command: [x], webhook: env:A }]", "1:42 a notification has `command` or `webhook`"),
+        ("notifications: [{ command: [x], on: [requests] }]", "1:38 `on` needs one of `request`"),
+        ("notifications: [{ url: env:A }]", "1:19 a notification has no key `url`; write `webhook:`"),
+    ];
+    for (text, wanted) in cases {
+        let told = workspace(text).1;
+        assert!(told.len() == 1 && told[0].starts_with(wanted), "{text}: {told:?}");
+    }
+    assert!(!workspace("notifications: [{ webhook: \"https://x\", secret: hunter2 }]").1[0].contains("hunter2"));
+    // Whoever stands in a group may be a person of the machine's file.
+    assert_eq!(workspace("groups: { g: [alice] }").1, [""; 0]);
 }

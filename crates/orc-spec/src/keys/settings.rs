@@ -1,0 +1,80 @@
+//! The keys of the settings file.
+
+use super::Shape::{
+    Argv, Count, CountOrZero, Duration, EnvNames, Later, ListOf, NameLists, Named, Size, Tally, Text, WordList, Words,
+};
+use super::{MAX_SLOTS, Table, key};
+
+/// What people may do, the most first.
+pub const ROLES: &[&str] = &["admin", "approve", "operate", "read"];
+/// What people can be told of.
+pub const MOMENTS: &[&str] = &["request", "incident", "flow_failed"];
+
+/// The settings file.
+pub static SETTINGS: Table = Table {
+    name: "the settings file",
+    keys: &[
+        key("slots", Count(MAX_SLOTS), "Commands that may run at the same time."),
+        key("cancel_grace", Duration, "Time between asking a command to end and killing it."),
+        key(
+            "pass_env",
+            EnvNames,
+            "Environment variables of the host that steps see, beside those that every step sees (PATH, HOME, LANG ...).",
+        ),
+        key("log_limit", Size, "Bytes of output kept of one run."),
+        key("people", Named(&PERSON), "People, by the name that approvals call them."),
+        key("groups", NameLists, "Groups of people, by name."),
+        key("database", Later, "Where the state is kept."),
+        key("budgets", Later, "What may be spent."),
+        key("retention", Later, "How long things are kept."),
+        key("secrets", Later, "References to secrets."),
+        key("permissions", Later, "Rules for all agents."),
+        key("github", Later, "The connection to GitHub."),
+        key("server", Later, "Address and access of the server."),
+        key("schedules", Later, "Settings of schedules."),
+        key("providers", Later, "Providers of models."),
+        key("telemetry", Later, "Traces and metrics."),
+        key("notifications", ListOf(&NOTIFICATION), "Where people are told of what needs them."),
+        key("workspace", Later, "The workspace of this repository."),
+    ],
+    required: &[],
+    foreign: &[
+        ("concurrency", "write `slots:`"),
+        ("parallelism", "write `slots:`"),
+        ("env", "write `pass_env:` with the names to pass from the host, or `env:` in a pipeline"),
+    ],
+};
+
+/// One of `people:`.
+pub static PERSON: Table = Table {
+    name: "a person",
+    keys: &[
+        key("os", CountOrZero(u32::MAX), "Number of the user on this machine; `id -u` shows it."),
+        key("github", Tally, "Number of the account on GitHub."),
+        key("role", Words(ROLES), "What they may do, each role also what stands after it; without it `read`."),
+    ],
+    required: &[],
+    foreign: &[("uid", "write `os:`"), ("user", "write `os:` with the number of the user"), ("roles", "write `role:`")],
+};
+
+/// One of `notifications:`.
+pub static NOTIFICATION: Table = Table {
+    name: "a notification",
+    keys: &[
+        key("command", Argv, "A program that is given what happened as JSON on standard input."),
+        key(
+            "webhook",
+            Text,
+            "An address that what happened is sent to as JSON, or `env:NAME` of a variable that has it.",
+        ),
+        key("secret", Text, "`env:NAME` of the variable with the secret that signs what is sent."),
+        key("on", WordList(MOMENTS), "What is told; without it requests and incidents."),
+    ],
+    required: &[],
+    foreign: &[
+        ("url", "write `webhook:`"),
+        ("run", "write `command:`"),
+        ("events", "write `on:`"),
+        ("slack", "write `webhook:` with the address that Slack gave"),
+    ],
+};

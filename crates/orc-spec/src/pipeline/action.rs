@@ -1,0 +1,183 @@
+//! What a step does: the key that says it, and what stands beside it, to an [`Action`].
+
+use std::collections::BTreeMap;
+
+use orc_domain::action::{Action, AgentAction, RepeatAction, RunAction};
+use orc_domain::profile::{Mode, Profile};
+use orc_domain::suggest::closest;
+
+use super::step::{Ahead, Draft, index};
+use super::view::{Stand, View};
+use crate::diagnostic::{Code, Report};
+use crate::expression::{Reader, Taint, Type};
+use crate::profile::{Texts, output_schema};
+use crate::read;
+use crate::shell::{self, Shell};
+
+impl Draft<'_> {
+    /// What it does; `env` are the variables that it can read. `None` when that is missing or wrong, which was reported.
+    pub(super) fn action(&self, view: &View<'_>, env: BTreeMap<&str, Taint>, report: &mut Report) -> Option<Action> {
+        match self.kind? {
+            "run" => {
+                let mut names = view.names("this script", true);
+                names.env = Some(env);
+                self.script(&view.reader(&names), report).map(Action::Run)
+            }
+            "agent" => {
+                let mut names = view.names("`prompt`", true);
+                names.env = Some(env);
+                self.agent(view, &view.reader(&names), report).map(Action::Agent)
+            }
+            "repeat" => self.repeat(view, report).map(Action::Repeat),
+            "pipeline" => self.child(view, report).map(Action::Pipeline),
+            "approval" => self.approval(view, report).map(Action::Approval),
+            "wait" => self.wait(view, report).map(Action::Wait),
+            _ => None,
+        }
+    }
+
+    fn script(&self, reader: &Reader<'_>, report: &mut Report) -> Option<RunAction> {
+        let shell = match self.field("shell") {
+            Some(node) => Shell::read(node, report),
+            None => Some(Shell::sh()),
+        };
+        if let Some(entry) = self.fields.as_ref().and_then(|fields| fields.entry("output")) {
+            report
+                .error(Code::NotAvailable, entry.key.span, "`output` beside `run` is not available yet")
+                .help("a script writes `key=value` lines to the file `$ORC_OUTPUT`");
+        }
+        let node = self.field("run")?;
+        let scalar = read::scalar(node, "`run`", "a script", report)?;
+        if scalar.text.trim().is_empty() {
+            report
+                .error(Code::BadValue, node.span, "this script is empty")
+                .help("a step that does nothing is `run: ':'`");
+            return None;
+        }
+        let pieces = reader.pieces(scalar, node.span, report);
+        let shell = shell?;
+        let script = shell::bind(pieces?, &shell, node.span, report)?;
+        Some(RunAction { script: script.text, shell: shell.argv, bindings: script.bindings })
+    }
+
+    /// The profile that it names, if there is such a one.
+    pub(super) fn profile<'p>(&self, agents: &'p BTreeMap<String, Profile>) -> Option<&'p Profile> {
+        match &self.field("agent")?.kind {
+            crate::yaml::Kind::Scalar(scalar) => agents.get(&scalar.text),
+            _ => None,
+        }
+    }
+
+    /// The schema of an agent's output: that of the step, else that of the profile.
+    pub(super) fn schema_ahead(
+        &self,
+        agents: &BTreeMap<String, Profile>,
+        texts: Texts<'_>,
+        report: &mut Report,
+    ) -> Ahead {
+        if self.kind != Some("agent") {
+            return Ahead::Nothing;
+        }
+        let schema = match self.field("output") {
+            Some(node) => output_schema(node, texts, report),
+            None => self.profile(agents).and_then(|profile| profile.output.clone()),
+        };
+        schema.map_or(Ahead::Nothing, Ahead::Schema)
+    }
+
+    fn agent(&self, view: &View<'_>, reader: &Reader<'_>, report: &mut Report) -> Option<AgentAction> {
+        let name = self.field("agent").and_then(|node| {
+            let name = read::text(node, "`agent`", report)?;
+            if view.shared.agents.contains_key(&name) {
+                return Some(name);
+            }
+            let known = view.shared.agents.keys().map(String::as_str);
+            let message = format!("there is no agent `{}`", read::excerpt(&name));
+            let problem = report.error(Code::UnknownName, node.span, message);
+            match closest(&name, known.clone()) {
+                Some(close) => problem.help(format!("did you mean `{close}`?")),
+                None if view.shared.agents.is_empty() => problem.help("write its profile: `agents/NAME.md`"),
+                None => problem.help(format!("the agents are {}", known.collect::<Vec<_>>().join(", "))),
+            };
+            None
+        });
+        let Some(node) = self.field("prompt") else {
+            if self.fields.as_ref().is_some_and(|fields| fields.lacks("prompt")) {
+                report
+                    .error(Code::MissingKey, self.key.span, format!("`{}` does not say what is asked", self.key.text))
+                    .help("add `prompt:`");
+            }
+            return None;
+        };
+        read::scalar(node, "`prompt`", "text", report)?;
+        let (prompt, tainted) = reader.template(node, "`prompt`", report)?;
+        let works = self.profile(view.shared.agents).is_some_and(|profile| profile.mode == Mode::Work);
+        if tainted && works {
+            report
+                .warning(Code::Tainted, node.span, "text from outside reaches an agent that does more than read")
+                .help("it is fenced and marked as data, which asks the agent and does not bind it; let one that only reads look first");
+        }
+        let schema = match (&self.ahead, self.field("output")) {
+            (Ahead::Schema(schema), Some(_)) => Some(schema.clone()),
+            _ => None,
+        };
+        Some(AgentAction { agent: name?, prompt, schema })
+    }
+
+    fn repeat(&self, view: &View<'_>, report: &mut Report) -> Option<RepeatAction> {
+        let fields = self.repeat.as_ref()?;
+        for (name, advice) in [
+            ("max", "say how many rounds there may be: `max: 3`"),
+            ("steps", "say what is repeated: `steps: { test: { run: make test } }`"),
+        ] {
+            if fields.lacks(name) {
+                let message = format!("the `repeat` of `{}` has no `{name}`", self.key.text);
+                report.error(Code::MissingKey, self.key.span, message).help(advice);
+            }
+        }
+        let most = orc_domain::action::MAX_ROUNDS;
+        let max = fields.get("max").and_then(|node| read::count(node, "`max`", most, report));
+        let until = fields.get("until").map(|node| {
+            let view = View::new(view.shared, Stand::Until(view.at()?));
+            let names = view.names("`until`", true);
+            view.reader(&names).condition(node, "`until`", report)
+        });
+        let body = self.body.clone()?;
+        Some(RepeatAction {
+            first: index(body.start),
+            count: u32::try_from(body.len()).unwrap_or(u32::MAX),
+            max: max?,
+            until: match until {
+                Some(until) => Some(until?),
+                None => None,
+            },
+        })
+    }
+
+    /// The type of its `output`, of a fan-out that of an element.
+    pub(super) fn output_type(&self, drafts: &[(&str, Type)]) -> Type {
+        match (&self.ahead, self.kind) {
+            (Ahead::Schema(schema), _) => Type::of_schema(schema),
+            (Ahead::Child(child), _) => child.outputs.clone(),
+            (Ahead::Nothing, Some("repeat")) => Type::Object {
+                fields: drafts.iter().map(|(name, ty)| ((*name).to_owned(), ty.clone())).collect(),
+                open: false,
+            },
+            (Ahead::Nothing, _) => Type::Any,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::keys;
+
+    #[test]
+    fn every_kind_that_is_a_key_is_built() {
+        let available =
+            keys::STEP_KINDS.iter().filter(|kind| keys::STEP.key(kind).is_some_and(keys::Key::is_available));
+        let mut available: Vec<&str> = available.copied().collect();
+        available.sort_unstable();
+        assert_eq!(available, ["agent", "approval", "pipeline", "repeat", "run", "wait"]);
+    }
+}
