@@ -225,3 +225,31 @@ fn a_backup_in_the_place_of_the_database_carries_a_flow_on() {
     assert_eq!(attempts, [2, 2, 1], "what was over is not done again");
     assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
 }
+
+#[test]
+fn a_flow_is_drawn_with_the_states_of_its_steps() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    until("the other step is over", || world.json(&["status"])["running"].as_array().unwrap().len() == 1);
+    let svg = world.run_to(0, &["graph", &flow, "--output", "svg"]).out;
+    assert!(svg.contains(&format!("<title id=\"title\">ship {flow}</title>")), "{svg}");
+    assert!(svg.contains("hold: runs; other: failed, attempt 2; next after hold: blocked</desc>"), "{svg}");
+    for class in ["runs", "failed", "waits"] {
+        assert_eq!(svg.matches(&format!("<g class=\"step {class}\">")).count(), 1, "{class}: {svg}");
+    }
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    // By the end of its id; the file may have changed or gone since.
+    std::fs::remove_file(world.repo().join("pipelines/ship.yaml")).unwrap();
+    let mermaid = world.run_to(0, &["graph", &flow[flow.len() - 8..]]).out;
+    assert!(mermaid.contains("s0[\"hold<br>succeeded\"]:::succeeded"), "{mermaid}");
+    let dot = world.run_to(0, &["graph", &flow, "--output", "dot"]).out;
+    assert!(dot.contains("next\\nsucceeded") && dot.contains("color="), "{dot}");
+    let unknown = world.run_to(4, &["graph", "flow_01m8pyns4geg6s7xcb5ehsj88w"]);
+    assert!(unknown.err.contains("there is no flow flow_01m8"), "{}", unknown.err);
+    let unknown = world.run_to(4, &["graph", "shipping"]);
+    assert!(unknown.err.contains("there is no pipeline `shipping`"), "{}", unknown.err);
+}

@@ -73,6 +73,8 @@ fn a_pipeline_is_drawn_or_its_mistakes_are_told() {
     assert!(mermaid.out.starts_with("flowchart TD\n") && mermaid.out.contains("-->"), "{}", mermaid.out);
     let dot = world.run_to(0, &["graph", "pipelines/ship.yaml", "--output", "dot"]);
     assert!(dot.out.starts_with("digraph") && dot.out.contains("->"), "{}", dot.out);
+    let svg = world.run_to(0, &["graph", "ship", "--output", "svg"]).out;
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("<g class=\"step\">"), "{svg}");
     let broken = world.run_to(3, &["graph", "broken"]);
     assert!(broken.out.is_empty() && broken.err.contains("pipelines/broken.yaml:4:1"), "{}", broken.err);
     let close = world.run_to(4, &["graph", "shpi"]);

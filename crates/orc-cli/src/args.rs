@@ -154,8 +154,8 @@ pub(crate) enum ProblemForm {
 
 #[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
-    /// A file, or the name of one in `pipelines/`
-    pub(crate) pipeline: String,
+    /// A file, the name of one in `pipelines/`, or a flow, by id or a unique ending of it, with the states of its steps
+    pub(crate) of: String,
     /// Form of the drawing
     #[arg(long, short = 'o', value_enum, default_value_t)]
     pub(crate) output: GraphForm,
@@ -168,6 +168,8 @@ pub(crate) enum GraphForm {
     Mermaid,
     /// Graphviz
     Dot,
+    /// A picture that needs nothing else
+    Svg,
 }
 
 #[derive(Debug, Args)]

@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Init(args) => init::run(&context, &args),
         Command::Run(args) => run::run(&context, args).await,
         Command::Validate(args) => validate::run(&context, &args),
-        Command::Graph(args) => graph::run(&context, &args),
+        Command::Graph(args) => graph::run(&context, &args).await,
         Command::Schema(args) => schema::run(args.of),
         Command::Status(args) => status::run(&context, &args).await,
         Command::Explain(args) => explain::run(&context, &args).await,

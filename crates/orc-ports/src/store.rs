@@ -197,10 +197,10 @@ pub trait Store: Send + Sync {
     /// it must be, the step knows.
     fn flows_waiting_for(&self, event: WaitEvent) -> StoreResult<'_, Vec<FlowId>>;
 
-    /// Claims a live, unclaimed run for an instance and takes what starts it (`StartRun`, `StartAgent`) out of the outbox,
-    /// in one transaction.
-    /// `Stale`: it is over or claimed; the effect is taken out all the same.
-    fn run_claim(&self, run: RunId, effect: EffectId, instance: InstanceId) -> StoreResult<'_, Guarded>;
+    /// Claims live, unclaimed runs for an instance and takes what starts each (`StartRun`, `StartAgent`) out of the outbox,
+    /// all in one transaction; answers in the same order. `Stale`: it is over or claimed; its effect is taken out all the
+    /// same.
+    fn runs_claim(&self, starts: Vec<(RunId, EffectId)>, instance: InstanceId) -> StoreResult<'_, Vec<Guarded>>;
 
     /// Effects of a flow that are not delivered, in order.
     fn effects_pending(&self, flow: FlowId) -> StoreResult<'_, Vec<Effect>>;

@@ -1,12 +1,65 @@
-//! Pictures of a pipeline as text: Mermaid and DOT. Arrows lead from a step to those that wait for it.
+//! Pictures of a pipeline as text: Mermaid and DOT, with the states of a flow's steps if there are any. Arrows lead from a
+//! step to those that wait for it.
 
 use std::fmt::Write as _;
 
 use orc_domain::graph::{Elements, PhaseKind, Pipeline, StepSpec};
 
-/// As a Mermaid flowchart. Steps of `finally` stand in a box of their own, reached by a dotted arrow.
+/// How a step of a flow stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its colour.
+    pub tone: Tone,
+    /// The same in words, which may say more.
+    pub words: String,
+}
+
+/// What a state means to whoever looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Not begun.
+    Waits,
+    /// Going on.
+    Runs,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// Will not be done.
+    Skipped,
+}
+
+impl Tone {
+    const ALL: [Self; 5] = [Self::Waits, Self::Runs, Self::Succeeded, Self::Failed, Self::Skipped];
+
+    /// The name of its class.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Waits => "waits",
+            Self::Runs => "runs",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    /// A colour that can be told from black and white and from each other.
+    const fn colour(self) -> &'static str {
+        match self {
+            Self::Waits => "#59636e",
+            Self::Runs => "#0969da",
+            Self::Succeeded => "#1a7f37",
+            Self::Failed => "#cf222e",
+            Self::Skipped => "#818b98",
+        }
+    }
+}
+
+/// As a Mermaid flowchart. Steps of `finally` stand in a box of their own, reached by a dotted arrow. `marks` are the states
+/// of the steps by their position, or nothing.
 #[must_use]
-pub fn to_mermaid(pipeline: &Pipeline) -> String {
+pub fn to_mermaid(pipeline: &Pipeline, marks: &[Mark]) -> String {
     let mut text = String::from("flowchart TD\n");
     let has_finally = pipeline.steps.iter().any(is_finally);
     for (phase, title) in [(PhaseKind::Main, "steps"), (PhaseKind::Finally, "finally")] {
@@ -16,8 +69,11 @@ pub fn to_mermaid(pipeline: &Pipeline) -> String {
             line(&mut text, format_args!("  subgraph {title}"));
         }
         for (at, step) in steps {
-            let label = label(step).map(|part| mermaid_text(&part)).collect::<Vec<_>>().join("<br>");
-            line(&mut text, format_args!("{indent}s{at}[\"{label}\"]"));
+            let mark = marks.get(at);
+            let parts = label(step).chain(mark.map(|mark| mark.words.clone()));
+            let label = parts.map(|part| mermaid_text(&part)).collect::<Vec<_>>().join("<br>");
+            let class = mark.map_or_else(String::new, |mark| format!(":::{}", mark.tone.word()));
+            line(&mut text, format_args!("{indent}s{at}[\"{label}\"]{class}"));
         }
         if has_finally {
             line(&mut text, format_args!("  end"));
@@ -29,19 +85,24 @@ pub fn to_mermaid(pipeline: &Pipeline) -> String {
     if has_finally {
         line(&mut text, format_args!("  steps -.-> finally"));
     }
+    for tone in Tone::ALL.into_iter().filter(|tone| marks.iter().any(|mark| mark.tone == *tone)) {
+        line(&mut text, format_args!("  classDef {} stroke:{},stroke-width:2px", tone.word(), tone.colour()));
+    }
     text
 }
 
-/// As a DOT digraph for Graphviz.
+/// As a DOT digraph for Graphviz. `marks` are the states of the steps by their position, or nothing.
 #[must_use]
-pub fn to_dot(pipeline: &Pipeline) -> String {
+pub fn to_dot(pipeline: &Pipeline, marks: &[Mark]) -> String {
     let mut text = String::new();
     line(&mut text, format_args!("digraph {} {{", dot_text(&pipeline.name)));
     line(&mut text, format_args!("  node [shape=box];"));
     for (at, step) in pipeline.steps.iter().enumerate() {
-        let label = label(step).collect::<Vec<_>>().join("\n");
+        let mark = marks.get(at);
+        let label = label(step).chain(mark.map(|mark| mark.words.clone())).collect::<Vec<_>>().join("\n");
         let style = if is_finally(step) { ", style=dashed" } else { "" };
-        line(&mut text, format_args!("  s{at} [label={}{style}];", dot_text(&label)));
+        let colour = mark.map_or_else(String::new, |mark| format!(", color={}", dot_text(mark.tone.colour())));
+        line(&mut text, format_args!("  s{at} [label={}{style}{colour}];", dot_text(&label)));
     }
     for (from, to) in edges(pipeline) {
         line(&mut text, format_args!("  s{from} -> s{to};"));
@@ -50,12 +111,12 @@ pub fn to_dot(pipeline: &Pipeline) -> String {
     text
 }
 
-fn is_finally(step: &StepSpec) -> bool {
+pub(crate) fn is_finally(step: &StepSpec) -> bool {
     step.phase == PhaseKind::Finally
 }
 
 /// Name, fan-out and condition, a line each.
-fn label(step: &StepSpec) -> impl Iterator<Item = String> {
+pub(crate) fn label(step: &StepSpec) -> impl Iterator<Item = String> {
     let foreach = step.fan.as_ref().map(|fan| match &fan.elements {
         Elements::List { binding, .. } => format!("for each {binding}"),
         Elements::Matrix(cells) => format!("matrix of {}", cells.len()),
@@ -64,7 +125,7 @@ fn label(step: &StepSpec) -> impl Iterator<Item = String> {
     std::iter::once(step.key.clone()).chain(foreach).chain(condition)
 }
 
-fn edges(pipeline: &Pipeline) -> impl Iterator<Item = (u32, usize)> {
+pub(crate) fn edges(pipeline: &Pipeline) -> impl Iterator<Item = (u32, usize)> {
     pipeline.steps.iter().enumerate().flat_map(|(to, step)| step.needs.iter().map(move |need| (need.0, to)))
 }
 

@@ -9,6 +9,8 @@
 
 pub mod diagnostic;
 mod expression;
+mod graph_layout;
+pub mod graph_svg;
 pub mod graph_text;
 pub mod keys;
 mod pipeline;

@@ -184,9 +184,13 @@ fn name_copy(half: &Path, to: &Path, replace: bool) -> io::Result<()> {
 /// As [`crate::SqliteStore::open`], and when there is no room for the copy that this needs.
 pub async fn vacuum(path: &Path) -> Result<(), StoreError> {
     require_file(path)?;
-    let mut connection = open_writable(path).await?;
-    query("VACUUM").execute(&mut connection).await.map_err(failed("vacuum"))?;
-    connection.close().await.map_err(failed("close"))
+    let path = path.to_owned();
+    let work = move || {
+        let connection = open_writable(&path)?;
+        connection.execute_batch("VACUUM").map_err(failed("vacuum"))?;
+        connection.close().map_err(|(_, error)| failed("close")(error))
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
 }
 
 /// Facts about the database at `path`, also of one that is too new.

@@ -15,7 +15,7 @@ use orc_domain::request::{Answer, Request, RequestState};
 use orc_domain::run::{Run, RunState};
 use orc_domain::time::Timestamp;
 use orc_domain::wait::Wait;
-use orc_ports::store::{Commit, Instance, StoreError};
+use orc_ports::store::{Commit, Guarded, Instance, StoreError};
 use serde::Serialize;
 
 use crate::row::step_status;
@@ -33,10 +33,10 @@ pub(crate) enum Outcome {
     Done,
     /// Its precondition does not hold.
     Stale,
-    /// There is no such row.
-    Missing,
     /// A claim was refused.
     Refused(Refusal),
+    /// What became of each of its guarded updates, where it is made of such.
+    Each(Vec<Guarded>),
 }
 
 /// What to do with a write after its script ran.
@@ -95,12 +95,14 @@ impl Work {
         Ok(work)
     }
 
-    /// See [`orc_ports::store::Store::run_claim`].
-    pub(crate) fn run_claim(run: RunId, effect: EffectId, instance: InstanceId) -> Self {
-        let mut work = Self::new("run_claim", run);
-        work.script.push(RUN_CLAIM).bind(run.to_string()).bind(instance.to_string());
-        work.script.push(RUN_EXISTS).bind(run.to_string());
-        work.script.push(EFFECT_DELETE).bind(effect.to_string());
+    /// See [`orc_ports::store::Store::runs_claim`].
+    pub(crate) fn runs_claim(starts: &[(RunId, EffectId)], instance: InstanceId) -> Self {
+        let mut work = Self::new("runs_claim", instance);
+        for (run, effect) in starts {
+            work.script.push(RUN_CLAIM).bind(run.to_string()).bind(instance.to_string());
+            work.script.push(RUN_EXISTS).bind(run.to_string());
+            work.script.push(EFFECT_DELETE).bind(effect.to_string());
+        }
         work
     }
 
@@ -117,7 +119,7 @@ impl Work {
         work.script
             .push(INSTANCE_INSERT)
             .bind(instance.id.to_string())
-            .bind(instance.pid)
+            .bind(i64::from(instance.pid))
             .bind(instance.command.clone())
             .bind(instance.began_at.as_millis());
         work
@@ -135,7 +137,7 @@ impl Work {
     pub(crate) fn consumer_advance(name: &'static str, from: u64, to: u64) -> Self {
         let mut work = Self::new("consumer_advance", name);
         for statement in [CONSUMER_ADVANCE, CONSUMER_INSERT] {
-            work.script.push(statement).bind(name).bind(signed(from)).bind(signed(to));
+            work.script.push(statement).bind(name.to_owned()).bind(signed(from)).bind(signed(to));
         }
         work
     }
@@ -225,7 +227,7 @@ impl Work {
                 .bind(since);
         }
         if finished_at.is_some() {
-            self.script.push(COUNTER_ADD).bind(FLOWS_FINISHED).bind(1_i64);
+            self.script.push(COUNTER_ADD).bind(FLOWS_FINISHED.to_owned()).bind(1_i64);
         }
         Ok(())
     }
@@ -237,8 +239,8 @@ impl Work {
             .bind(flow.to_string())
             .bind(i64::from(step.no.0))
             .bind(step.path.to_string())
-            .bind(step_status(&step.state))
-            .bind(waits_for(&step.state))
+            .bind(step_status(&step.state).to_owned())
+            .bind(waits_for(&step.state).map(str::to_owned))
             .bind(data);
         Ok(())
     }
@@ -287,7 +289,7 @@ impl Work {
         };
         // The statement adds the time since it was opened.
         let answer_time = answer.filter(|answer| *answer != Answer::Withdrawn).map(|_| 0_i64);
-        bound.bind(at).bind(answer.map(Answer::word)).bind(by).bind(answer_time).bind(data);
+        bound.bind(at).bind(answer.map(|answer| answer.word().to_owned())).bind(by).bind(answer_time).bind(data);
         Ok(())
     }
 
@@ -338,7 +340,7 @@ impl Work {
         self.script
             .push(EVENT_INSERT)
             .bind(flow.to_string())
-            .bind(event.fact.kind())
+            .bind(event.fact.kind().to_owned())
             .bind(i64::from(EVENT_VERSION))
             .bind(event.at.as_millis())
             .bind(actor)
@@ -377,6 +379,7 @@ pub(crate) const FLOWS_FINISHED: &str = "flows_finished";
 /// Judges counts in the order in which they were made: the guard that comes first names the reason.
 pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
     let mut outcome = Outcome::Done;
+    let mut each = Vec::new();
     for (index, one) in ran.iter().enumerate() {
         let untouched = one.changed == 0;
         let contract = |what| Verdict::Undo(Err(broken(operation, id, what)));
@@ -401,11 +404,11 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
             // The query after a guarded update tells why it found nothing.
             name if name == RUN_EXISTS.name || name == INSTANCE_EXISTS.name => {
                 let updated = index > 0 && ran[index - 1].changed > 0;
-                outcome = match (updated, one.returned.is_empty()) {
-                    (true, _) => Outcome::Done,
-                    (false, true) => Outcome::Missing,
-                    (false, false) => Outcome::Stale,
-                };
+                each.push(match (updated, one.returned.is_empty()) {
+                    (true, _) => Guarded::Updated,
+                    (false, true) => Guarded::Missing,
+                    (false, false) => Guarded::Stale,
+                });
             }
             name if name == CONSUMER_INSERT.name => {
                 let updated = index > 0 && ran[index - 1].changed > 0;
@@ -414,7 +417,7 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
             _ => {}
         }
     }
-    Verdict::Keep(outcome)
+    Verdict::Keep(if each.is_empty() { outcome } else { Outcome::Each(each) })
 }
 
 /// The refusal that these rows of [`PLACES_OF_OTHERS`] tell of.

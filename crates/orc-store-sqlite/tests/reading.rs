@@ -30,8 +30,8 @@ async fn filled(store: &SqliteStore) {
     let id = flow_id(2);
     done(store, launch(id, 1, 0)).await;
     let run = run_id(id, &path(0), 1);
-    let claim = store.run_claim(run, start_run(id, 0).id, instance_id(1)).await.unwrap();
-    assert_eq!(claim, Guarded::Updated);
+    let claim = store.runs_claim(vec![(run, start_run(id, 0).id)], instance_id(1)).await.unwrap();
+    assert_eq!(claim, [Guarded::Updated]);
     let mut running = pending(id, 0);
     running.state = RunState::Running { since: at(3), process: process(), deadline: at(9), stop: None };
     done(store, carry_on(id, 2, vec![Change::Run(running)])).await;

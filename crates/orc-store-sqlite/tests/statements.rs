@@ -12,7 +12,7 @@ const POSTGRES: &[&str] = &[include_str!("../../../migrations/postgres/0001_begi
 async fn sqlite_prepares_every_statement() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orc.db");
-    write_empty(&path).await.unwrap();
+    write_empty(&path).unwrap();
     let url = format!("sqlite://{}", path.display());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
     let mut refused = Vec::new();
@@ -86,7 +86,7 @@ const READ_WHOLE: &[&str] = &[
 async fn what_is_looked_for_is_found_by_an_index() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orc.db");
-    write_empty(&path).await.unwrap();
+    write_empty(&path).unwrap();
     let mut connection = SqliteConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
     let mut found = Vec::new();
     for statement in STATEMENTS {

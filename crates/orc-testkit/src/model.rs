@@ -158,7 +158,7 @@ impl Model {
         flows.map(|flow| flow.spec.id).collect()
     }
 
-    /// See [`orc_ports::store::Store::run_claim`].
+    /// One of those of [`orc_ports::store::Store::runs_claim`].
     pub fn run_claim(&mut self, run: RunId, effect: EffectId, instance: InstanceId) -> Guarded {
         self.effect_delivered(effect);
         match self.runs.get_mut(&run) {

@@ -31,7 +31,8 @@ Examples:
 pub(super) const GRAPH: &str = "\
 Examples:
   orchestrator graph hello
-  orchestrator graph hello --output dot | dot -Tsvg > hello.svg";
+  orchestrator graph hello --output svg > hello.svg
+  orchestrator graph 4h7m8a --output svg > flow.svg   a flow, with the states of its steps";
 
 pub(super) const STATUS: &str = "\
 Examples:

@@ -17,7 +17,7 @@ flowchart TD
   s1[\"work<br>for each part<br>if flow.id == '#60;x#62; #38; #34;y#34;#59; #35;1'\"]
   s0 --> s1
 ";
-    assert_eq!(to_mermaid(&drawn), mermaid);
+    assert_eq!(to_mermaid(&drawn, &[]), mermaid);
     let dot = "\
 digraph \"a \\\"b\\\"\" {
   node [shape=box];
@@ -26,7 +26,7 @@ digraph \"a \\\"b\\\"\" {
   s0 -> s1;
 }
 ";
-    assert_eq!(to_dot(&drawn), dot);
+    assert_eq!(to_dot(&drawn, &[]), dot);
 }
 
 #[test]
@@ -46,6 +46,24 @@ flowchart TD
   s1 --> s2
   steps -.-> finally
 ";
-    assert_eq!(to_mermaid(&drawn), mermaid);
-    assert!(to_dot(&drawn).contains("s1 [label=\"z\", style=dashed];"));
+    assert_eq!(to_mermaid(&drawn, &[]), mermaid);
+    assert!(to_dot(&drawn, &[]).contains("s1 [label=\"z\", style=dashed];"));
+}
+
+#[test]
+fn the_states_of_a_flow_are_words_and_colours() {
+    let drawn = pipeline("worktree: in_place\nsteps: { a: { run: x }, b: { run: x, needs: a } }\n");
+    let mark = |tone, words: &str| Mark { tone, words: words.to_owned() };
+    let marks = [mark(Tone::Succeeded, "succeeded"), mark(Tone::Failed, "failed: \"3\"")];
+    let mermaid = "\
+flowchart TD
+  s0[\"a<br>succeeded\"]:::succeeded
+  s1[\"b<br>failed#58; #34;3#34;\"]:::failed
+  s0 --> s1
+  classDef succeeded stroke:#1a7f37,stroke-width:2px
+  classDef failed stroke:#cf222e,stroke-width:2px
+";
+    assert_eq!(to_mermaid(&drawn, &marks), mermaid);
+    let dot = to_dot(&drawn, &marks);
+    assert!(dot.contains("s1 [label=\"b\\nfailed: \\\"3\\\"\", color=\"#cf222e\"];"), "{dot}");
 }

@@ -128,8 +128,9 @@ impl Store for ModelStore {
         self.call("flows_waiting_for", |model| Ok(model.flows_waiting_for(event)))
     }
 
-    fn run_claim(&self, run: RunId, effect: EffectId, instance: InstanceId) -> StoreResult<'_, Guarded> {
-        self.call("run_claim", |model| Ok(model.run_claim(run, effect, instance)))
+    fn runs_claim(&self, starts: Vec<(RunId, EffectId)>, instance: InstanceId) -> StoreResult<'_, Vec<Guarded>> {
+        let claim = |model: &mut Model, (run, effect)| model.run_claim(run, effect, instance);
+        self.call("runs_claim", |model| Ok(starts.into_iter().map(|start| claim(model, start)).collect()))
     }
 
     fn effects_pending(&self, flow: FlowId) -> StoreResult<'_, Vec<Effect>> {

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use orc_domain::action::{OnTimeout, WaitEvent};
-use orc_domain::agent::Statistics;
-use orc_domain::budget::Usage;
+use orc_domain::agent::{Statistics, Usage};
 use orc_domain::claim::{Claim, Holder};
 use orc_domain::effect::{AgentCall, Change, Command, Decision, Effect, EffectKind};
 use orc_domain::event::{EventBody, Fact};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use orc_domain::action::{OnTimeout, Tier, WaitEvent};
-use orc_domain::agent::Statistics;
-use orc_domain::budget::{Usage, Wall};
+use orc_domain::agent::{AgentStop, Statistics, Usage};
+use orc_domain::budget::Wall;
 use orc_domain::claim::Holder;
 use orc_domain::flow::{
     Element, Flow, FlowHead, FlowOutcome, FlowSpec, FlowState, Held, Origin, Parent, Phase, SkipReason, Step, StepNo,
@@ -18,8 +18,8 @@ use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestKind, RequestState};
 use orc_domain::run::{
-    AgentRun, AgentStop, Cause, ErrorFamily, Failure, Message, Process, Run, RunOutcome, RunState, StopReason,
-    Stopping, WakeReason,
+    AgentRun, Cause, ErrorFamily, Failure, Message, Process, Run, RunOutcome, RunState, StopReason, Stopping,
+    WakeReason,
 };
 use orc_domain::time::{Millis, Timestamp};
 use orc_domain::value::{Finite, Text, Value};
@@ -289,14 +289,29 @@ fn run_state() -> BoxedStrategy<RunState> {
     .boxed()
 }
 
+fn statistics() -> impl Strategy<Value = Statistics> {
+    (any::<[u64; 5]>(), any::<u32>(), option::of(time()), option::of(time())).prop_map(
+        |(n, repeats, last_output_at, last_progress_at)| Statistics {
+            bytes: n[0],
+            lines: n[1],
+            events: n[2],
+            unknown: n[3],
+            overlong: n[4],
+            repeats,
+            last_output_at,
+            last_progress_at,
+        },
+    )
+}
+
 fn agent_run() -> BoxedStrategy<AgentRun> {
     let stop = option::of((0..AgentStop::ALL.len()).prop_map(|index| AgentStop::ALL[index]));
-    ("[a-z]{1,8}", millis(), option::of(time()), usage(), messages(), option::of(".{0,20}"), stop)
-        .prop_map(|(agent, silence, last_output_at, usage, messages, answer, stop)| AgentRun {
+    ("[a-z]{1,8}", millis(), statistics(), usage(), messages(), option::of(".{0,20}"), stop)
+        .prop_map(|(agent, silence, statistics, usage, messages, answer, stop)| AgentRun {
             profile: ContentHash::of(agent.as_bytes()),
             agent,
             silence,
-            statistics: Statistics { last_output_at, ..Statistics::default() },
+            statistics,
             usage,
             messages,
             answer,

@@ -198,12 +198,12 @@ pub async fn a_run_of_an_agent_is_claimed_once(place: &dyn Place) {
     assert_eq!(store.effects_pending(id).await.expect("effects"), [start_agent(id, 0)]);
     let run = run_id(id, &path(0), 1);
     let claim = async |instance| {
-        let answer = store.run_claim(run, start_agent(id, 0).id, instance_id(instance)).await;
+        let answer = store.runs_claim(vec![(run, start_agent(id, 0).id)], instance_id(instance)).await;
         answer.expect("an answer")
     };
-    assert_eq!(claim(1).await, Guarded::Updated);
+    assert_eq!(claim(1).await, [Guarded::Updated]);
     assert_eq!(store.effects_pending(id).await.expect("effects"), []);
-    assert_eq!(claim(2).await, Guarded::Stale);
+    assert_eq!(claim(2).await, [Guarded::Stale]);
     let loaded = store.flow_load(id).await.expect("read").expect("there");
     assert_eq!(loaded.claimed, [(run, instance_id(1))]);
     assert_eq!(loaded.flow.runs.into_values().collect::<Vec<_>>(), [pending_agent(id, 0)]);
