@@ -77,6 +77,7 @@ statements! {
     RUNS_LIVE_COUNT = "runs_live_count";
     RUNS_LIVE_OF_FLOW = "runs_live_of_flow";
     RUNS_OF_FLOW = "runs_of_flow";
+    RUNS_OF_PIPELINE = "runs_of_pipeline";
     SCAN_EFFECTS = "scan_effects";
     SCAN_EVENTS = "scan_events";
     SCAN_FLOWS = "scan_flows";
