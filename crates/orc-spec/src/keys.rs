@@ -335,8 +335,8 @@ pub fn tables() -> [(&'static str, &'static Table); 9] {
         ("defaults", &DEFAULTS),
         ("retry", &RETRY),
         ("steps.NAME, finally.NAME", &STEP),
-        ("agents/NAME.md", &PROFILE),
-        ("output of an agent", &OUTPUT),
+        ("profile", &PROFILE),
+        ("output", &OUTPUT),
         ("orchestrator.yaml", &SETTINGS),
     ]
 }
