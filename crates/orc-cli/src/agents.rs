@@ -62,8 +62,8 @@ pub(crate) fn compile_agents(context: &Context, sources: Vec<SourceFile>) -> Vec
     sources.into_iter().zip(compiled).map(|(source, compiled)| AgentFile { source, compiled }).collect()
 }
 
-/// The text of a file that a profile names.
-fn text_of(path: &Path) -> Result<String, String> {
+/// The text of a file that a profile or pipeline names.
+pub(crate) fn text_of(path: &Path) -> Result<String, String> {
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
     let length = file.take(MAX_SCHEMA_BYTES + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;

@@ -68,6 +68,13 @@ pub(crate) enum Command {
     /// Carry on what a crash left, to its end
     #[command(after_help = examples::RESUME)]
     Resume(ResumeArgs),
+    /// Let nothing more of a flow, or of one of its steps, start; `resume` lets it go on
+    Pause(PauseArgs),
+    /// Write to the agent of a step: its next run reads it
+    Message(MessageArgs),
+    /// What waits for people: list, show, approve, deny
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
     /// Check this machine
     Doctor(OutputArgs),
     /// The database: check, backup, migrate, vacuum
@@ -116,6 +123,9 @@ pub(crate) struct RunArgs {
     /// Start nothing: show what would run, in which order, with which rights, and how long it may take
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Added to the priority of each step, from -100 to 100; a point is worth five minutes of waiting
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i16).range(-100..=100))]
+    pub(crate) priority: i16,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -246,6 +256,8 @@ pub(crate) enum FlowsCommand {
     Retry(RetryArgs),
     /// As `resume`
     Resume(ResumeArgs),
+    /// Let nothing more of one, or of one of its steps, start
+    Pause(PauseArgs),
 }
 
 #[derive(Debug, Args)]
@@ -332,6 +344,9 @@ pub(crate) struct CancelArgs {
 pub(crate) struct RetryArgs {
     /// A finished flow, by id or a unique ending of it
     pub(crate) id: String,
+    /// Run this step again too, with everything that depends on it
+    #[arg(long, value_name = "STEP")]
+    pub(crate) from: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -348,6 +363,76 @@ pub(crate) struct ResumeArgs {
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PauseArgs {
+    /// An unfinished flow, by id or a unique ending of it
+    pub(crate) id: String,
+    /// Only this step, with what is below it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) step: Option<String>,
+    /// Why, for whoever finds it paused
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    /// It goes on by itself after this time, such as `2h`
+    #[arg(long = "for", value_name = "TIME", value_parser = length_of_time)]
+    pub(crate) for_: Option<Millis>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MessageArgs {
+    /// A run, a request, or with `--step` a flow, by id or a unique ending of it
+    pub(crate) id: String,
+    /// What to say
+    pub(crate) text: String,
+    /// The step of a flow
+    #[arg(long, value_name = "PATH")]
+    pub(crate) step: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// What waits for an answer, or was answered
+    List(ApprovalsListArgs),
+    /// One request
+    Show {
+        /// A request, by id or a unique ending of it
+        id: String,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Answer yes
+    Approve(AnswerArgs),
+    /// Answer no
+    Deny(AnswerArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsListArgs {
+    /// Those that were answered, with how everybody answers
+    #[arg(long)]
+    pub(crate) resolved: bool,
+    /// At most so many
+    #[arg(long, default_value_t = 50)]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// A request, by id or a unique ending of it
+    pub(crate) id: String,
+    /// Why; an agent that asked is told it
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -394,4 +479,9 @@ pub(crate) enum ReferencePart {
     Consumers,
     /// Keys of pipelines, agents and settings
     Keys,
+}
+
+/// A length of time as typed.
+fn length_of_time(text: &str) -> Result<Millis, String> {
+    Millis::parse(text).ok_or_else(|| "a length of time has its unit, as in `30s`, `2h` or `1d`".to_owned())
 }

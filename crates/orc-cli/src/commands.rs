@@ -1,8 +1,10 @@
 //! The commands, one file per noun.
 
 mod agents;
+mod approvals;
 mod cancel;
 mod carry;
+mod change;
 mod completions;
 mod config;
 mod db;
@@ -13,6 +15,8 @@ mod graph;
 mod init;
 mod logs;
 mod man;
+mod message;
+mod pause;
 mod plan;
 mod reference;
 mod resume;
@@ -23,7 +27,11 @@ mod schema;
 mod status;
 mod validate;
 
-use crate::args::{AgentsCommand, Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand};
+use orc_domain::request::Answer;
+
+use crate::args::{
+    AgentsCommand, ApprovalsCommand, Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand,
+};
 use crate::context::Context;
 use crate::failure::CommandResult;
 
@@ -48,6 +56,16 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Cancel(args) | Command::Flows(FlowsCommand::Cancel(args)) => cancel::run(&context, args).await,
         Command::Retry(args) | Command::Flows(FlowsCommand::Retry(args)) => retry::run(&context, args).await,
         Command::Resume(args) | Command::Flows(FlowsCommand::Resume(args)) => resume::run(&context, args).await,
+        Command::Pause(args) | Command::Flows(FlowsCommand::Pause(args)) => pause::run(&context, args).await,
+        Command::Message(args) => message::run(&context, args).await,
+        Command::Approvals(ApprovalsCommand::List(args)) => approvals::list(&context, &args).await,
+        Command::Approvals(ApprovalsCommand::Show { id, output }) => {
+            approvals::show(&context, &id, output.output).await
+        }
+        Command::Approvals(ApprovalsCommand::Approve(args)) => {
+            approvals::answer(&context, args, Answer::Approved).await
+        }
+        Command::Approvals(ApprovalsCommand::Deny(args)) => approvals::answer(&context, args, Answer::Denied).await,
         Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Db(DbCommand::Check(args)) => db::check(&context, args).await,
         Command::Db(DbCommand::Backup { file, force }) => db::backup(&context, &file, force).await,

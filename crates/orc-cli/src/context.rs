@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use orc_domain::ids::{FlowId, RunId};
+use orc_domain::ids::{FlowId, RequestId, RunId};
 use orc_domain::principal::Principal;
 use orc_domain::time::Timestamp;
 use orc_ports::clock::Clock as _;
@@ -81,6 +81,9 @@ impl Context {
         if let Ok(run) = text.parse::<RunId>() {
             return Ok(AnyId::Run(run));
         }
+        if let Ok(request) = text.parse::<RequestId>() {
+            return Ok(AnyId::Request(request));
+        }
         if text.len() < SHORTEST_ID {
             let what = format!("`{text}` is too short for an id: it needs its last {SHORTEST_ID} characters or more");
             return Err(Failure::new(Exit::Usage, what));
@@ -93,7 +96,7 @@ impl Context {
     fn only_one(text: &str, found: &[AnyId]) -> CommandResult<AnyId> {
         match found {
             [one] => Ok(*one),
-            [] => Err(not_found(format!("no flow and no run has an id that ends with `{text}`"))
+            [] => Err(not_found(format!("no flow, run or request has an id that ends with `{text}`"))
                 .hint("`orchestrator flows list` shows flows, `orchestrator runs list` shows runs")),
             several => {
                 let ids: Vec<String> = several.iter().map(any_text).collect();
@@ -113,6 +116,11 @@ impl Context {
             AnyId::Run(run) => {
                 let known = reader.run(run).await.map_err(of_store)?;
                 known.map(|record| record.run.flow).ok_or_else(|| not_found(format!("there is no run {run}")))
+            }
+            AnyId::Request(request) => {
+                let known = reader.request(request).await.map_err(of_store)?;
+                let known = known.map(|record| record.request.flow);
+                known.ok_or_else(|| not_found(format!("there is no request {request}")))
             }
         }
     }
@@ -177,6 +185,7 @@ fn any_text(id: &AnyId) -> String {
     match id {
         AnyId::Flow(flow) => flow.to_string(),
         AnyId::Run(run) => run.to_string(),
+        AnyId::Request(request) => request.to_string(),
     }
 }
 

@@ -4,15 +4,20 @@
 
 use std::collections::BTreeMap;
 
+use orc_domain::claim::Holder;
 use orc_domain::flow::{
-    FanOut, Flow, FlowOutcome, FlowState, Held, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
+    Flow, FlowOutcome, FlowState, Held, Origin, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
 };
-use orc_domain::graph::{PhaseKind, Pipeline, StepSpec};
+use orc_domain::graph::{Action, PhaseKind, Pipeline, StepSpec};
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::path::StepPath;
 use orc_domain::run::{Cause, RunState, Stopping, WakeReason};
 use orc_domain::time::Timestamp;
 use serde::Serialize;
+
+mod waits;
+
+pub(crate) use self::waits::who_may;
 
 use crate::evidence::{Carrier, Says, Seen};
 use crate::view::columns::clean_line;
@@ -82,9 +87,14 @@ pub(crate) fn explain_flow(facts: &Facts<'_>) -> Explanation {
     let flow = facts.flow;
     let (since, reason, unblocked_by) = match &flow.head.state {
         FlowState::Finished { at, outcome } => (*at, end_of_flow(facts, *outcome), "nobody: it is over".to_owned()),
+        FlowState::Queued { since, group, behind } => (
+            *since,
+            format!("the concurrency group `{group}` is full: {}", holders(behind, flow.spec.id)),
+            "whoever is in the group, by ending".to_owned(),
+        ),
         FlowState::Live { phase, stop } => live_flow(facts, *phase, stop),
     };
-    let mut hints = Vec::new();
+    let mut hints = waits::flow_hints(flow);
     if let FlowState::Finished { outcome, .. } = &flow.head.state
         && *outcome != FlowOutcome::Succeeded
     {
@@ -102,12 +112,14 @@ pub(crate) fn explain_step(facts: &Facts<'_>, step: &Step) -> Explanation {
     let mut hints = Vec::new();
     let (reason, unblocked_by) = match &step.state {
         StepState::Blocked => blocked(facts, step),
-        StepState::Ready { not_before, held_by, wake } => ready(facts, step, *not_before, *held_by, wake),
+        StepState::Ready { not_before, held_by, wake } => {
+            waits::held(facts, step).unwrap_or_else(|| ready(facts, step, *not_before, held_by.as_ref(), wake))
+        }
         StepState::Active { run } => {
             hints.push(format!("orchestrator logs {run}"));
             active(facts, *run)
         }
-        StepState::Waiting(fan) => waiting(facts, step, fan),
+        StepState::Waiting(wait) => waits::waiting(facts, step, wait, &mut hints),
         StepState::Finished { outcome } => finished(facts, step, outcome, &mut hints),
     };
     let state = step_state_word(&step.state);
@@ -149,8 +161,10 @@ fn end_of_flow(facts: &Facts<'_>, outcome: FlowOutcome) -> String {
     let failed = facts.flow.steps.iter().filter(|step| fails_flow(facts, step));
     match outcome {
         FlowOutcome::Succeeded => "every step that had to succeed did".to_owned(),
+        FlowOutcome::Cancelled if !facts.flow.head.detail.is_empty() => facts.flow.head.detail.clone(),
         FlowOutcome::Cancelled => cancelled_by(facts),
-        FlowOutcome::BudgetExhausted => "a wall was reached and nobody raised it".to_owned(),
+        FlowOutcome::BudgetExhausted => facts.flow.head.detail.clone(),
+        FlowOutcome::Failed if !facts.flow.head.detail.is_empty() => facts.flow.head.detail.clone(),
         FlowOutcome::Failed => format!("failed: {}", listed(failed.map(|step| format!("`{}`", step.path)).collect())),
     }
 }
@@ -158,7 +172,7 @@ fn end_of_flow(facts: &Facts<'_>, outcome: FlowOutcome) -> String {
 /// A step of the definition that failed and was not allowed to.
 fn fails_flow(facts: &Facts<'_>, step: &Step) -> bool {
     let failed = matches!(&step.state, StepState::Finished { outcome: StepOutcome::Failed(_) });
-    failed && step.element.is_none() && spec_of(facts, step).is_none_or(|spec| !spec.continue_on_fail)
+    failed && step.origin == Origin::Root && spec_of(facts, step).is_none_or(|spec| !spec.continue_on_fail)
 }
 
 fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String, String) {
@@ -167,7 +181,14 @@ fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String
     let running = count(|state| matches!(state, StepState::Active { .. }));
     let ready = count(|state| matches!(state, StepState::Ready { .. }));
     let blocked = count(|state| matches!(state, StepState::Blocked));
-    let counts = format!("{running} running, {ready} ready to start, {blocked} waiting for other steps");
+    let waiting = count(|state| matches!(state, StepState::Waiting(_)));
+    let mut counts = format!("{running} running, {ready} ready to start, {blocked} waiting for other steps");
+    if waiting > 0 {
+        counts.push_str(&format!(", {waiting} waiting for something else"));
+    }
+    if let Some((since, reason, who)) = waits::flow_held(facts) {
+        return (since, format!("{reason}; {counts}"), who);
+    }
     let part = match phase {
         Phase::Main => counts,
         Phase::Finally { deadline } => format!("`finally`, for {} more: {counts}", deadline.since(facts.now)),
@@ -181,6 +202,10 @@ fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String
             format!("{steps}, or a second cancel"),
         ),
         Stop::Force { by, at } => (*at, format!("being ended at once by {by}; {part}"), steps),
+        Stop::Exhausted { wall, at } => {
+            let reason = format!("its budget of `{}` is used up, so it is being ended: {part}", wall.word());
+            (*at, reason, format!("{steps}, or a cancel"))
+        }
     }
 }
 
@@ -190,12 +215,21 @@ fn blocked(facts: &Facts<'_>, step: &Step) -> (String, String) {
     if spec.phase == PhaseKind::Finally && in_main {
         let open = facts.flow.steps.iter().filter(|other| {
             let main = spec_of(facts, other).is_some_and(|spec| spec.phase == PhaseKind::Main);
-            main && other.element.is_none() && !matches!(other.state, StepState::Finished { .. })
+            main && other.origin == Origin::Root && !matches!(other.state, StepState::Finished { .. })
         });
         let open = listed(open.map(|step| format!("`{}`", step.path)).collect());
         return (format!("`finally` begins when all other steps are over; open: {open}"), "those steps".to_owned());
     }
-    let parents = spec.needs.iter().filter_map(|need| facts.flow.steps.get(need.0 as usize));
+    // The first step of the body that it belongs to, in the definition and in the flow.
+    let (first, at) = match &step.origin {
+        Origin::Round { of, first, .. } => match facts.flow.step(*of).and_then(|of| spec_of(facts, of)) {
+            Some(StepSpec { action: Action::Repeat(repeat), .. }) => (repeat.first.0, first.0),
+            _ => return unknown_definition(),
+        },
+        Origin::Root | Origin::Element(_) => (0, 0),
+    };
+    let instance = |need: u32| (need - first + at) as usize;
+    let parents = spec.needs.iter().filter_map(|need| facts.flow.steps.get(instance(need.0)));
     let open = parents.filter(|parent| !matches!(parent.state, StepState::Finished { .. }));
     let open: Vec<String> = open.map(|parent| format!("`{}` ({})", parent.path, brief(facts, parent))).collect();
     if open.is_empty() {
@@ -208,13 +242,14 @@ fn ready(
     facts: &Facts<'_>,
     step: &Step,
     not_before: Timestamp,
-    held_by: Option<Held>,
+    held_by: Option<&Held>,
     wake: &WakeReason,
 ) -> (String, String) {
     if not_before > facts.now {
         let what = match wake {
             WakeReason::Recovery { lost } => format!("{lost} was lost"),
             WakeReason::PipelineStep => format!("attempt {} failed", step.attempts),
+            WakeReason::UserMessage { message } => format!("{message} was written to it"),
         };
         let left = not_before.since(facts.now);
         return (format!("waits {left} before it is tried again: {what}"), format!("time, at {not_before}"));
@@ -237,11 +272,11 @@ fn ready(
             (format!("no slot is free: {by}"), "a run that ends, or more slots (`--slots`, `slots:`)".to_owned())
         }
         Some(Held::Limit) => {
-            let limit = spec_of(facts, step).and_then(|spec| spec.foreach.as_ref()?.limit);
+            let limit = spec_of(facts, step).and_then(|spec| spec.fan.as_ref()?.limit);
             let limit = limit.map_or_else(|| "its limit".to_owned(), |limit| format!("`limit: {limit}`"));
-            let group = step.element.as_ref().map(|element| element.group);
+            let group = step.origin.element().map(|element| element.group);
             let running: Vec<String> = siblings(facts, group)
-                .filter(|sibling| matches!(sibling.state, StepState::Active { .. }))
+                .filter(|sibling| matches!(sibling.state, StepState::Active { .. } | StepState::Waiting(_)))
                 .map(|sibling| format!("`{}`", sibling.path))
                 .collect();
             (
@@ -249,6 +284,10 @@ fn ready(
                 "an element that ends".to_owned(),
             )
         }
+        Some(Held::Group { name, behind }) => (
+            format!("the concurrency group `{name}` is full: {}", holders(behind, facts.flow.spec.id)),
+            "whoever is in the group, by ending".to_owned(),
+        ),
         None => ("it may start now".to_owned(), "the next look at the flow".to_owned()),
     }
 }
@@ -304,21 +343,6 @@ fn ending(facts: &Facts<'_>, stop: &Stopping) -> String {
     format!("{how}, because {}; asked again, harder, in {again}", stop_words(stop.reason))
 }
 
-fn waiting(facts: &Facts<'_>, step: &Step, fan: &FanOut) -> (String, String) {
-    let elements: Vec<&Step> = siblings(facts, Some(step.no)).collect();
-    let over = elements.iter().filter(|element| matches!(element.state, StepState::Finished { .. })).count();
-    let running = elements.iter().filter(|element| matches!(element.state, StepState::Active { .. })).count();
-    let written = if fan.cut {
-        ", and no further ones come".to_owned()
-    } else if fan.expanded < fan.total {
-        format!(", {} not yet made", fan.total - fan.expanded)
-    } else {
-        String::new()
-    };
-    let reason = format!("waits for its elements: {over} of {} are over, {running} run{written}", fan.total);
-    (reason, "its elements".to_owned())
-}
-
 fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome, hints: &mut Vec<String>) -> (String, String) {
     let flow = facts.flow.spec.id;
     let taken_over = facts.flow.spec.taken_over.contains_key(&step.path);
@@ -329,7 +353,7 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome, hints: &mut V
         },
         StepOutcome::Succeeded | StepOutcome::NoChange => outcome_words(outcome),
         StepOutcome::Skipped(_) => outcome_words(outcome),
-        StepOutcome::Cancelled => match &step.element {
+        StepOutcome::Cancelled => match step.origin.element() {
             Some(_) if facts.past.cancel.is_none() => "a sibling failed, and the fan-out is `fail_fast`".to_owned(),
             _ => cancelled_by(facts),
         },
@@ -388,15 +412,27 @@ fn brief(facts: &Facts<'_>, step: &Step) -> String {
         StepState::Ready { held_by: Some(Held::Limit), .. } => "waits for its limit".to_owned(),
         StepState::Ready { held_by: None, .. } => "may start".to_owned(),
         StepState::Active { .. } => format!("runs for {age}"),
-        StepState::Waiting(fan) => format!("{} elements for {age}", fan.total),
+        StepState::Ready { held_by: Some(Held::Group { name, .. }), .. } => format!("waits for the group `{name}`"),
+        StepState::Waiting(wait) => format!("waits for {} for {age}", waits::brief(wait)),
         StepState::Finished { outcome } => outcome.word().to_owned(),
     }
+}
+
+/// Who is in a concurrency group.
+fn holders(behind: &[Holder], own: FlowId) -> String {
+    let name = |holder: &Holder| match (holder.flow == own, holder.step) {
+        (true, Some(no)) => format!("step {} of this flow", no.0),
+        (true, None) => "this flow".to_owned(),
+        (false, Some(no)) => format!("step {} of {}", no.0, holder.flow),
+        (false, None) => holder.flow.to_string(),
+    };
+    if behind.is_empty() { "by whom is not known".to_owned() } else { listed(behind.iter().map(name).collect()) }
 }
 
 /// The elements of a fan-out.
 fn siblings<'a>(facts: &Facts<'a>, group: Option<StepNo>) -> impl Iterator<Item = &'a Step> {
     let flow = facts.flow;
-    let of_group = move |step: &&Step| group.is_some() && step.element.as_ref().map(|element| element.group) == group;
+    let of_group = move |step: &&Step| group.is_some() && step.origin.element().map(|element| element.group) == group;
     flow.steps.iter().filter(of_group)
 }
 

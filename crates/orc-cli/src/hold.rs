@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use orc_adapters::CommandAdapter;
 use orc_domain::ids::InstanceId;
 use orc_domain::time::Millis;
 use orc_ports::clock::Clock;
@@ -63,6 +64,7 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
         store: Arc::new(store),
         reader: Arc::new(reader) as Arc<dyn Reader>,
         executor: Arc::new(executor),
+        adapter: Arc::new(CommandAdapter),
         clock,
         router,
         data: data.clone(),

@@ -1,12 +1,15 @@
 //! The settings in force: layers from the machine's owner, the command line, the environment and the workspace's file.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, IsTerminal as _};
 use std::path::Path;
 
-use orc_runtime::Shape;
+use orc_domain::principal::Principal;
+use orc_domain::request::Standing;
+use orc_runtime::{Shape, Standings};
 use orc_spec::SourceFile;
 use orc_spec::diagnostic::Severity;
-use orc_spec::settings::{FileKind, Origin, PartialSettings, SettingError, Settings};
+use orc_spec::settings::{FileKind, Origin, PartialSettings, Person, Role, SettingError, Settings};
 
 use crate::args::LimitArgs;
 use crate::context::Context;
@@ -45,8 +48,26 @@ impl Context {
             log_bytes: settings.log_limit.value,
             host_env: host::passed_variables(&settings.pass_env.value),
             command: command.to_owned(),
+            standing: standings(settings.people.value, settings.groups.value),
         })
     }
+}
+
+/// What somebody is, by the settings. A user of this machine that they do not name has the role admin.
+fn standings(people: BTreeMap<String, Person>, groups: BTreeMap<String, Vec<String>>) -> Standings {
+    Standings::new(move |who| {
+        let is = |person: &Person| match who {
+            Principal::Os(uid) => person.os == Some(*uid),
+            Principal::Github(id) => person.github == Some(*id),
+            Principal::Person(_) | Principal::Token(_) | Principal::Agent(_) | Principal::System => false,
+        };
+        let known = people.iter().find(|(name, person)| is(person) || *who == Principal::Person((*name).clone()));
+        let Some((name, person)) = known else {
+            return Standing { names: BTreeSet::new(), admin: matches!(who, Principal::Os(_)) };
+        };
+        let member = groups.iter().filter(|(_, members)| members.contains(name)).map(|(group, _)| group.clone());
+        Standing { names: member.chain([name.clone()]).collect(), admin: person.role >= Role::Approve }
+    })
 }
 
 fn read_file(path: &Path, name: &str, kind: FileKind) -> CommandResult<PartialSettings> {

@@ -19,6 +19,7 @@ mod layers;
 mod look;
 mod moment;
 mod output;
+mod shelf;
 mod signals;
 mod view;
 

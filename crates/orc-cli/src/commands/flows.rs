@@ -30,7 +30,7 @@ pub(crate) async fn list(context: &Context, args: &FlowsListArgs) -> CommandResu
         for line in &lines {
             let ended = match &line.state {
                 FlowState::Finished { at, .. } => *at,
-                FlowState::Live { .. } => now,
+                FlowState::Live { .. } | FlowState::Queued { .. } => now,
             };
             let took = ended.since(line.spec.created_at).to_string();
             let (done, all) = counts(line);

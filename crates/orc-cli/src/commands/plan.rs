@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use orc_domain::graph::{Action, PhaseKind, Pipeline, StepSpec, WorktreeMode};
+use orc_domain::graph::{Action, Elements, PhaseKind, Pipeline, StepSpec, WorktreeMode};
 use orc_domain::ids::FlowId;
 use orc_domain::path::StepPath;
 use orc_domain::run::{Run, RunOutcome, RunState};
@@ -255,7 +255,7 @@ impl<'a> Plan<'a> {
                 "timeout_ms": step.timeout,
                 "attempts": step.retry.attempts,
                 "condition": condition(step),
-                "foreach": step.foreach.as_ref().map(|foreach| foreach.list.to_string()),
+                "foreach": list_of(step),
                 "continue_on_fail": step.continue_on_fail,
                 "idempotent": step.idempotent,
                 "worktree": step.worktree,
@@ -325,6 +325,11 @@ fn turns(pipeline: &Pipeline) -> Vec<usize> {
 fn program(action: &Action) -> String {
     match action {
         Action::Run(run) => clean_line(&run.shell.join(" "), EXPRESSION),
+        Action::Agent(agent) => format!("agent {}", agent.agent),
+        Action::Repeat(repeat) => format!("up to {} rounds of {} steps", repeat.max, repeat.count),
+        Action::Pipeline(pipeline) => format!("the pipeline {}", pipeline.name),
+        Action::Approval(approval) => format!("asks people, for {} at most", approval.timeout),
+        Action::Wait(_) => "waits".to_owned(),
     }
 }
 
@@ -333,6 +338,14 @@ fn place(worktree: WorktreeMode, directory: &str) -> String {
     match worktree {
         WorktreeMode::InPlace => format!("{directory} (in place: your own checkout; sandbox: off)"),
     }
+}
+
+/// What a step fans out over.
+fn list_of(step: &StepSpec) -> Option<String> {
+    step.fan.as_ref().map(|fan| match &fan.elements {
+        Elements::List { list, .. } => list.to_string(),
+        Elements::Matrix(cells) => format!("{} combinations", cells.len()),
+    })
 }
 
 fn condition(step: &StepSpec) -> Option<String> {
@@ -345,8 +358,8 @@ fn remarks(step: &StepSpec) -> Vec<String> {
     if let Some(condition) = condition(step) {
         remarks.push(format!("only if {}", clean_line(&condition, EXPRESSION)));
     }
-    if let Some(foreach) = &step.foreach {
-        remarks.push(format!("once for each of {}", clean_line(&foreach.list.to_string(), EXPRESSION)));
+    if let Some(list) = list_of(step) {
+        remarks.push(format!("once for each of {}", clean_line(&list, EXPRESSION)));
     }
     if step.continue_on_fail {
         remarks.push("may fail".to_owned());

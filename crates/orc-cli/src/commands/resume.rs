@@ -5,6 +5,7 @@ use crate::args::ResumeArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
+use crate::feed::Change;
 use crate::output::say;
 
 /// Unfinished flows that are read at once.
@@ -27,5 +28,7 @@ pub(crate) async fn run(context: &Context, args: ResumeArgs) -> CommandResult {
         say("nothing to resume: no flow is unfinished");
         return Ok(Exit::Success);
     }
-    carry(context, shape, flows.into_iter().map(Work::Unfinished).collect(), args.output.output).await
+    // What was paused goes on too: that is what was asked for.
+    let lifted = |flow| Work::Changed(context.user(), Change::Unpause { flow, step: None });
+    carry(context, shape, flows.into_iter().map(lifted).collect(), args.output.output).await
 }

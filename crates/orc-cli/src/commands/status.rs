@@ -13,6 +13,7 @@ use orc_ports::reader::{AnyId, FlowFilter, FlowLine, Reader as _};
 use orc_store_sqlite::SqliteReader;
 
 use self::report::{Need, Recent, Report, Running, Waiting};
+use super::approvals;
 use super::{flows, runs};
 use crate::args::StatusArgs;
 use crate::context::Context;
@@ -52,6 +53,7 @@ pub(crate) async fn run(context: &Context, args: &StatusArgs) -> CommandResult {
             let look = Look::with_past(context, &reader, flow).await?;
             flows::print(&look, &carrier, form)?;
         }
+        AnyId::Request(request) => return approvals::show_one(&reader, request, context.now(), form).await,
         AnyId::Run(run) => {
             let record = reader.run(run).await.map_err(of_store)?;
             let record = record.ok_or_else(|| not_found(format!("there is no run {run}")))?;

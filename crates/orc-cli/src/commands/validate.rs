@@ -9,6 +9,7 @@ use orc_spec::sarif;
 use orc_spec::settings::{FileKind, PartialSettings};
 
 use crate::agents::{agent_files, compile_agents, is_agent_file};
+use crate::args::LimitArgs;
 use crate::args::{ProblemForm, ValidateArgs};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -16,6 +17,7 @@ use crate::failure::{CommandResult, not_found};
 use crate::host;
 use crate::layers::WORKSPACE;
 use crate::output::{self, Form, say};
+use crate::shelf::Shelf;
 
 /// A file and what is wrong with it.
 struct Checked {
@@ -38,6 +40,7 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> CommandResult {
 
 /// Each file by itself, agents also together, in the order given.
 fn check(context: &Context, files: &[PathBuf]) -> CommandResult<Vec<Checked>> {
+    let shelf = Shelf::of(context, &LimitArgs::default())?;
     let mut checked = Vec::new();
     let mut agents = Vec::new();
     for file in files {
@@ -50,7 +53,7 @@ fn check(context: &Context, files: &[PathBuf]) -> CommandResult<Vec<Checked>> {
         let diagnostics = if is_settings {
             PartialSettings::parse(&source, FileKind::Workspace).1
         } else {
-            orc_spec::compile(&source).diagnostics
+            shelf.compile(&source).diagnostics
         };
         checked.push(Checked { source, diagnostics });
     }

@@ -60,9 +60,10 @@ fn step_document(step: &orc_domain::flow::Step) -> Value {
     document
 }
 
-/// `live` or `finished`.
+/// `queued`, `live` or `finished`.
 pub(crate) const fn state_word(state: &FlowState) -> &'static str {
     match state {
+        FlowState::Queued { .. } => "queued",
         FlowState::Live { .. } => "live",
         FlowState::Finished { .. } => "finished",
     }

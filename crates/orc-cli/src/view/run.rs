@@ -68,10 +68,10 @@ fn previous(record: &RunRecord) -> Option<RunId> {
     let run = &record.run;
     match &run.wake {
         WakeReason::Recovery { lost } => Some(*lost),
-        WakeReason::PipelineStep if run.attempt > 1 => {
+        WakeReason::PipelineStep | WakeReason::UserMessage { .. } if run.attempt > 1 => {
             Some(RunId::derived(run.flow.uuid(), &format!("{}#{}", run.path, run.attempt - 1)))
         }
-        WakeReason::PipelineStep => None,
+        WakeReason::PipelineStep | WakeReason::UserMessage { .. } => None,
     }
 }
 
