@@ -1,5 +1,10 @@
+mod kinds;
+mod limits;
+
+use std::collections::BTreeSet;
+
 use orc_domain::expr::{Expr, Root, Segment};
-use orc_domain::graph::{Action, Elements, InputKind, RunAction, SpecIndex, StepSpec};
+use orc_domain::graph::{Action, Elements, Fan, InputKind, PhaseKind, RunAction, SpecIndex, StepSpec};
 use orc_domain::profile::Profile;
 use orc_domain::value::{Finite, Value};
 
