@@ -156,6 +156,23 @@ fn schemas_and_completions_are_printed_whole() {
 }
 
 #[test]
+fn manual_pages_are_written_for_every_command() {
+    let world = World::new();
+    let main = world.run_to(0, &["man"]).out;
+    assert!(main.contains(".TH orchestrator 1 ") && main.contains("orchestrator\\-flows(1)"), "{main}");
+    assert!(main.contains(".SH \"EXIT STATUS\"") && main.contains("\\fB130\\fR\ninterrupted"), "{main}");
+    assert!(!main.contains("reference"), "hidden things stay hidden");
+    let said = world.run_to(0, &["man", "--dir", "deep/man1"]);
+    let pages: Vec<_> = std::fs::read_dir(world.repo().join("deep/man1")).unwrap().collect();
+    assert_eq!(said.err, format!("wrote {} manual pages to deep/man1\n", pages.len()));
+    let page = |name: &str| std::fs::read_to_string(world.repo().join("deep/man1").join(name)).unwrap();
+    assert_eq!(page("orchestrator.1"), main);
+    assert!(page("orchestrator-flows-list.1").contains("Only flows that are not finished"));
+    world.write("file", "");
+    assert!(world.run_to(8, &["man", "--dir", "file/below"]).err.contains("cannot write manual pages to `file/below`"));
+}
+
+#[test]
 fn the_reference_describes_every_command() {
     let world = World::new();
     let cli = world.run_to(0, &["reference", "cli"]).out;
@@ -203,7 +220,8 @@ fn a_reader_that_goes_away_is_no_failure() {
     world.run_to(0, &["init"]);
     world.run_to(0, &["run", "hello"]);
     let flow = world.json(&["flows", "list"])["flows"][0]["id"].as_str().unwrap().to_owned();
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 8] = [
+        &["man"],
         &["reference", "cli"],
         &["completions", "bash"],
         &["status"],

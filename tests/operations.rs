@@ -1,12 +1,12 @@
 //! What an operator does day by day: follow logs, watch, back up, draw, plan, keep the data directory small.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "what these functions cannot do fails the test")]
+#![expect(clippy::panic, reason = "what these functions cannot do fails the test")]
 
 mod support;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Gate, World, start_held, until};
+use support::{Gate, World, lines, start_held, until};
 
 /// `hold` runs until the gate opens, `other` beside it, `next` after it.
 const HELD: &str = concat!(
@@ -153,4 +153,150 @@ fn following_a_flow_that_was_left_says_so() {
     let said = follower.wait();
     assert_eq!(said.code, Some(130));
     assert_eq!(said.err, format!("nobody carries {flow} on; `orchestrator flows resume {flow}` does\n"));
+}
+
+#[test]
+fn status_is_watched_and_says_only_what_is_new() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    until("the other step is over", || world.json(&["status"])["running"].as_array().unwrap().len() == 1);
+    let files = ["all", "flow", "lines"].map(|name| world.path().join(name));
+    let watch = |file: &std::path::Path, more: &[&str]| {
+        world.start_into(file, &[&["status", "--watch", "--interval", "100ms"][..], more].concat())
+    };
+    let all = watch(&files[0], &[]);
+    let of_flow = watch(&files[1], &[&flow]);
+    let documents = watch(&files[2], &["--output", "jsonl"]);
+    until("each shows it once", || files.iter().all(|file| read(file).contains("hold")));
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    // One flow ends by itself; everything never does.
+    assert_eq!(of_flow.wait().code, Some(0));
+    until("the end is told", || {
+        read(&files[0]).contains("0 live, 1 finished") && read(&files[2]).contains("\"outcome\":\"succeeded\"")
+    });
+    for watching in [all, documents] {
+        watching.signal(Signal::INT);
+        assert_eq!(watching.wait().code, Some(130));
+    }
+    let said = read(&files[0]);
+    assert!(said.starts_with("running\n") && said.matches("totals\n").count() >= 2, "{said}");
+    assert!(said.contains("\n-- 20") && said.contains("\nrecent\n"), "{said}");
+    let said = read(&files[1]);
+    assert!(said.starts_with(&format!("{flow}  ship  live\n")), "{said}");
+    assert!(said.contains(&format!("{flow}  ship  succeeded\n")), "{said}");
+    let documents: Vec<Value> = read(&files[2]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(documents.len() >= 2 && documents.len() <= 10, "only what is new: {}", documents.len());
+    assert!(documents.iter().all(|document| document["schema"] == "orc/status/1"));
+    for args in [&["status", "--watch", "--output", "json"][..], &["status", "--watch", "--interval", "1ms"]] {
+        assert_eq!(world.run_to(2, args).out, "");
+    }
+}
+
+#[test]
+fn a_backup_in_the_place_of_the_database_carries_a_flow_on() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    until("the other step is over", || world.json(&["status"])["running"].as_array().unwrap().len() == 1);
+    world.run_to(0, &["db", "backup", "copy.db"]);
+    running.signal(Signal::KILL);
+    running.wait();
+    // The machine is gone with its data directory; what is left is the copy.
+    std::fs::remove_dir_all(world.data()).unwrap();
+    std::fs::create_dir(world.data()).unwrap();
+    std::fs::rename(world.repo().join("copy.db"), world.data().join("orchestrator.db")).unwrap();
+    let before = world.json(&["flows", "show", &flow]);
+    assert_eq!((&before["state"], &before["carried_on"]), (&"live".into(), &false.into()));
+    let resumed = world.start(&["resume", "--all"]);
+    until("the step is tried again", || lines(world.repo().join("started")).len() == 2);
+    gate.open();
+    let said = resumed.wait();
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains("1 run(s) of an earlier process were lost"), "{}", said.err);
+    let after = world.json(&["flows", "show", &flow]);
+    assert_eq!(after["outcome"], "succeeded");
+    let attempts: Vec<_> = after["steps"].as_array().unwrap().iter().map(|step| step["attempts"].clone()).collect();
+    assert_eq!(attempts, [2, 2, 1], "what was over is not done again");
+    assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+}
+
+#[test]
+fn a_flow_is_drawn_with_the_states_of_its_steps() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("ship", HELD);
+    let running = start_held(&world, &["run", "ship"]);
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    until("the other step is over", || world.json(&["status"])["running"].as_array().unwrap().len() == 1);
+    let svg = world.run_to(0, &["graph", &flow, "--output", "svg"]).out;
+    assert!(svg.contains(&format!("<title id=\"title\">ship {flow}</title>")), "{svg}");
+    assert!(svg.contains("hold: runs; other: failed, attempt 2; next after hold: blocked</desc>"), "{svg}");
+    for class in ["runs", "failed", "waits"] {
+        assert_eq!(svg.matches(&format!("<g class=\"step {class}\">")).count(), 1, "{class}: {svg}");
+    }
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    // By the end of its id; the file may have changed or gone since.
+    std::fs::remove_file(world.repo().join("pipelines/ship.yaml")).unwrap();
+    let mermaid = world.run_to(0, &["graph", &flow[flow.len() - 8..]]).out;
+    assert!(mermaid.contains("s0[\"hold<br>succeeded\"]:::succeeded"), "{mermaid}");
+    let dot = world.run_to(0, &["graph", &flow, "--output", "dot"]).out;
+    assert!(dot.contains("next\\nsucceeded") && dot.contains("color="), "{dot}");
+    let unknown = world.run_to(4, &["graph", "flow_01m8pyns4geg6s7xcb5ehsj88w"]);
+    assert!(unknown.err.contains("there is no flow flow_01m8"), "{}", unknown.err);
+    let unknown = world.run_to(4, &["graph", "shipping"]);
+    assert!(unknown.err.contains("there is no pipeline `shipping`"), "{}", unknown.err);
+}
+
+#[test]
+fn a_dry_run_shows_what_would_run_and_starts_nothing() {
+    let world = World::new();
+    let steps = concat!(
+        "inputs: { count: { type: number } }\n",
+        "env: { COLOUR: red }\n",
+        "steps:\n",
+        "  last: { needs: [each, touch], if: 'inputs.count > 1', run: 'true' }\n",
+        "  touch: { run: 'echo ran >> ran', env: { MORE: x }, timeout: 5m }\n",
+        "  each: { foreach: [1, 2], run: 'true', retry: { attempts: 3, backoff: 1ms } }\n",
+        "finally:\n  bye: { run: 'exit 3' }\n",
+    );
+    world.pipeline("plan", steps);
+    let first = world.run_to(0, &["run", "plan", "--dry-run", "--input", "count=2", "--slots", "3"]);
+    assert_eq!(first.err, "");
+    assert!(first.out.starts_with("plan would run 4 steps; nothing was started\n"), "{}", first.out);
+    let rows: Vec<Vec<&str>> = first.out.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    for row in [["1", "touch", "-"], ["1", "each", "-"], ["2", "last", "each,"], ["3", "bye", "all"]] {
+        assert!(rows.iter().any(|known| known == &row), "{row:?} in {}", first.out);
+    }
+    for words in
+        ["no history", "only if inputs.count > 1", "once for each of [1,2]", "env of touch", "at most 3 of them"]
+    {
+        assert!(first.out.contains(words), "{words:?} in {}", first.out);
+    }
+    assert!(first.out.contains("PATH") && first.out.contains("COLOUR") && first.out.contains("your own checkout"));
+    assert!(first.out.ends_with("takes nobody knows how long: there is no finished flow of `plan`\n"), "{}", first.out);
+    assert!(!world.data().exists() && !world.repo().join("ran").exists(), "it makes nothing");
+    assert!(world.run_to(3, &["run", "plan", "--dry-run"]).err.contains("count"), "inputs are checked");
+
+    world.run_to(1, &["run", "plan", "--input", "count=2"]);
+    world.run_to(1, &["run", "plan", "--input", "count=1"]);
+    let plan = world.json(&["run", "plan", "--dry-run", "--input", "count=2"]);
+    assert_eq!(plan["schema"], "orc/plan/1");
+    let takes = |step: &str| {
+        let steps = plan["steps"].as_array().unwrap();
+        steps.iter().find(|known| known["step"] == step).unwrap()["takes"].clone()
+    };
+    assert_eq!((&takes("touch")["flows"], &takes("each")["flows"]), (&2.into(), &2.into()));
+    assert_eq!(takes("last")["flows"], 1, "it was skipped once");
+    assert_eq!(takes("bye"), Value::Null, "what failed tells nothing");
+    assert!(takes("touch")["p25_ms"].as_u64() <= takes("touch")["p75_ms"].as_u64());
+    assert_eq!((&plan["steps_without_history"], plan["takes"]["p25_ms"].is_u64()), (&1.into(), true));
+    assert_eq!(lines(world.repo().join("ran")).len(), 2, "only the two real ones");
+    assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 2);
 }

@@ -5,6 +5,7 @@ mod examples;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use orc_domain::time::Millis;
 
 use crate::output::OutputArgs;
 
@@ -32,7 +33,7 @@ pub(crate) enum Command {
     /// Run a pipeline and follow it to its end
     #[command(after_help = examples::RUN)]
     Run(RunArgs),
-    /// Check pipelines and settings, and report every mistake at once
+    /// Check pipelines, agents and settings, and report every mistake at once
     #[command(after_help = examples::VALIDATE)]
     Validate(ValidateArgs),
     /// Draw a pipeline
@@ -52,6 +53,9 @@ pub(crate) enum Command {
     /// Runs: list, show
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Agents: list, show
+    #[command(subcommand)]
+    Agents(AgentsCommand),
     /// The output of a run, or of all runs of a flow
     #[command(after_help = examples::LOGS)]
     Logs(LogsArgs),
@@ -78,12 +82,22 @@ pub(crate) enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Print the manual page, or write all of them
+    #[command(after_help = examples::MAN)]
+    Man(ManArgs),
     /// Print a part of the reference as Markdown
     #[command(hide = true)]
     Reference {
         /// Which part
         part: ReferencePart,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write one page for each command into this directory, which is made if it is missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -99,6 +113,9 @@ pub(crate) struct RunArgs {
     /// An input of the pipeline; may be given several times
     #[arg(long = "input", short, value_name = "NAME=VALUE")]
     pub(crate) inputs: Vec<String>,
+    /// Start nothing: show what would run, in which order, with which rights, and how long it may take
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -118,16 +135,33 @@ pub(crate) struct LimitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// Files [default: `pipelines/*.yaml` and `orchestrator.yaml`]
+    /// Files [default: `pipelines/*.yaml`, `agents/*.md` and `orchestrator.yaml`]
     pub(crate) files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    /// Form of the data on standard output
+    #[arg(long, short = 'o', value_enum, default_value_t, value_name = "FORM")]
+    pub(crate) output: ProblemForm,
+}
+
+/// Forms of what is wrong with files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProblemForm {
+    /// For people.
+    #[default]
+    Table,
+    /// One JSON document with a `schema`.
+    Json,
+    /// One JSON document per line.
+    Jsonl,
+    /// The JSON document as YAML.
+    Yaml,
+    /// SARIF 2.1.0, for forges and editors.
+    Sarif,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
-    /// A file, or the name of one in `pipelines/`
-    pub(crate) pipeline: String,
+    /// A file, the name of one in `pipelines/`, or a flow, by id or a unique ending of it, with the states of its steps
+    pub(crate) of: String,
     /// Form of the drawing
     #[arg(long, short = 'o', value_enum, default_value_t)]
     pub(crate) output: GraphForm,
@@ -140,6 +174,8 @@ pub(crate) enum GraphForm {
     Mermaid,
     /// Graphviz
     Dot,
+    /// A picture that needs nothing else
+    Svg,
 }
 
 #[derive(Debug, Args)]
@@ -153,6 +189,8 @@ pub(crate) struct SchemaArgs {
 pub(crate) enum SchemaOf {
     /// A pipeline
     Pipeline,
+    /// The front matter of an agent profile
+    Profile,
     /// `orchestrator.yaml`
     Settings,
 }
@@ -161,8 +199,20 @@ pub(crate) enum SchemaOf {
 pub(crate) struct StatusArgs {
     /// A flow or a run; any unique ending of its id with six characters or more
     pub(crate) id: Option<String>,
+    /// Show it again and again; a flow or a run until it is over
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, requires = "watch")]
+    pub(crate) interval: Millis,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// A length of time between two looks.
+fn interval(text: &str) -> Result<Millis, String> {
+    let interval = Millis::parse(text).filter(|interval| *interval >= Millis::from_millis(100));
+    interval.ok_or_else(|| "write a length of time of 100ms or more, such as `1s`".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -230,6 +280,22 @@ pub(crate) struct RunsListArgs {
     pub(crate) output: OutputArgs,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentsCommand {
+    /// The agents of the repository
+    List(OutputArgs),
+    /// One agent with its system prompt
+    Show(AgentArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// The agent's name, which is the name of its file in `agents/`
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     /// Flows or runs; any unique ending of an id with six characters or more
@@ -292,8 +358,11 @@ pub(crate) enum DbCommand {
     Check(OutputArgs),
     /// Write a consistent copy while it is in use
     Backup {
-        /// The file to write; it must not exist
+        /// The file to write
         file: PathBuf,
+        /// Replace the file if it is there
+        #[arg(long)]
+        force: bool,
     },
     /// Bring the schema up to this program's version
     Migrate,
@@ -323,6 +392,6 @@ pub(crate) enum ReferencePart {
     Environment,
     /// Consumers of the event log
     Consumers,
-    /// Keys of pipelines and settings
+    /// Keys of pipelines, agents and settings
     Keys,
 }

@@ -1,5 +1,6 @@
 //! The commands, one file per noun.
 
+mod agents;
 mod cancel;
 mod carry;
 mod completions;
@@ -11,6 +12,8 @@ mod flows;
 mod graph;
 mod init;
 mod logs;
+mod man;
+mod plan;
 mod reference;
 mod resume;
 mod retry;
@@ -20,7 +23,7 @@ mod schema;
 mod status;
 mod validate;
 
-use crate::args::{Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand};
+use crate::args::{AgentsCommand, Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand};
 use crate::context::Context;
 use crate::failure::CommandResult;
 
@@ -31,7 +34,7 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Init(args) => init::run(&context, &args),
         Command::Run(args) => run::run(&context, args).await,
         Command::Validate(args) => validate::run(&context, &args),
-        Command::Graph(args) => graph::run(&context, &args),
+        Command::Graph(args) => graph::run(&context, &args).await,
         Command::Schema(args) => schema::run(args.of),
         Command::Status(args) => status::run(&context, &args).await,
         Command::Explain(args) => explain::run(&context, &args).await,
@@ -39,17 +42,20 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Flows(FlowsCommand::Show(args)) => flows::show(&context, &args).await,
         Command::Runs(RunsCommand::List(args)) => runs::list(&context, &args).await,
         Command::Runs(RunsCommand::Show(args)) => runs::show(&context, &args).await,
+        Command::Agents(AgentsCommand::List(args)) => agents::list(&context, args),
+        Command::Agents(AgentsCommand::Show(args)) => agents::show(&context, &args),
         Command::Logs(args) => logs::run(&context, &args).await,
         Command::Cancel(args) | Command::Flows(FlowsCommand::Cancel(args)) => cancel::run(&context, args).await,
         Command::Retry(args) | Command::Flows(FlowsCommand::Retry(args)) => retry::run(&context, args).await,
         Command::Resume(args) | Command::Flows(FlowsCommand::Resume(args)) => resume::run(&context, args).await,
         Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Db(DbCommand::Check(args)) => db::check(&context, args).await,
-        Command::Db(DbCommand::Backup { file }) => db::backup(&context, &file).await,
+        Command::Db(DbCommand::Backup { file, force }) => db::backup(&context, &file, force).await,
         Command::Db(DbCommand::Migrate) => db::migrate(&context).await,
         Command::Db(DbCommand::Vacuum) => db::vacuum(&context).await,
         Command::Config(ConfigCommand::Show { origin, output }) => config::show(&context, origin, output),
         Command::Completions { shell } => completions::run(shell),
+        Command::Man(args) => man::run(&context, &args),
         Command::Reference { part } => reference::run(part),
     }
 }

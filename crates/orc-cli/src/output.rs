@@ -54,12 +54,16 @@ pub(crate) fn text_line(line: &str) -> CommandResult<()> {
 
 /// Prints text to standard output. A reader that went away (`| head`) ends the program quietly.
 pub(crate) fn text(text: &str) -> CommandResult<()> {
+    text_if_read(text).map(drop)
+}
+
+/// Prints text to standard output; false when its reader went away.
+pub(crate) fn text_if_read(text: &str) -> CommandResult<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(unavailable("cannot write to standard output").because(error))
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(unavailable("cannot write to standard output").because(error)),
+        Ok(()) => Ok(true),
     }
 }
 

@@ -73,11 +73,6 @@ pub enum AgentEvent {
         /// What is wrong with it; empty when only its type is unknown.
         why: String,
     },
-    /// A line that was too long to be read.
-    Overlong {
-        /// Its length.
-        bytes: u64,
-    },
 }
 
 /// How far a tool is.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use orc_domain::ids::{InstanceId, RunId};
 use orc_domain::run::Process;
-use orc_domain::time::Millis;
+use orc_domain::time::{Millis, Timestamp};
 
 /// Everything needed to start a process. No choice is left open.
 #[derive(Clone, Debug)]
@@ -32,6 +32,45 @@ pub struct Launch {
     pub temp: PathBuf,
     /// Bounds.
     pub limits: Limits,
+    /// What it reads from standard input, which then ends; `None` is a standard input that has ended already. A program
+    /// that does not read it is not waited for.
+    pub stdin: Option<Vec<u8>>,
+    /// Hears all of its output, beside the log and whatever the log's bound.
+    pub tap: Option<Tap>,
+}
+
+/// Hears output as it comes, in the order of each stream, on the executor's own thread: it must not block and must not
+/// panic. While it works, the program waits. After the report it is not called any more.
+#[derive(Clone)]
+pub struct Tap(Arc<Hear>);
+
+type Hear = dyn Fn(Stream, &[u8], Timestamp) + Send + Sync;
+
+impl Tap {
+    /// Calls `hear` with bytes that were just read.
+    pub fn new(hear: impl Fn(Stream, &[u8], Timestamp) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hear))
+    }
+
+    /// Passes bytes on.
+    pub fn hear(&self, stream: Stream, bytes: &[u8], at: Timestamp) {
+        (self.0)(stream, bytes, at);
+    }
+}
+
+impl std::fmt::Debug for Tap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tap").finish_non_exhaustive()
+    }
+}
+
+/// Where output comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Error output.
+    Stderr,
 }
 
 /// Bounds of one process.

@@ -112,6 +112,9 @@ pub trait Reader: Send + Sync {
     /// Runs of a flow (or of all), newest first, older than `before`, at most `limit`.
     fn runs(&self, flow: Option<FlowId>, before: Option<RunId>, limit: u32) -> StoreResult<'_, Vec<RunRecord>>;
 
+    /// Runs of the last `flows` finished flows of the pipeline with that name, in no order, at most `limit`.
+    fn runs_of_pipeline(&self, name: String, flows: u32, limit: u32) -> StoreResult<'_, Vec<RunRecord>>;
+
     /// One run.
     fn run(&self, id: RunId) -> StoreResult<'_, Option<RunRecord>>;
 

@@ -177,9 +177,9 @@ pub trait Store: Send + Sync {
     /// Ids of flows that are not finished, in order of id, after `after`, at most `limit`.
     fn flows_unfinished(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>>;
 
-    /// Claims a live, unclaimed run for an instance and takes its `StartRun` out of the outbox, in one transaction.
-    /// `Stale`: it is over or claimed; the effect is taken out all the same.
-    fn run_claim(&self, run: RunId, effect: EffectId, instance: InstanceId) -> StoreResult<'_, Guarded>;
+    /// Claims live, unclaimed runs for an instance and takes the `StartRun` of each out of the outbox, all in one
+    /// transaction; answers in the same order. `Stale`: it is over or claimed; its effect is taken out all the same.
+    fn runs_claim(&self, starts: Vec<(RunId, EffectId)>, instance: InstanceId) -> StoreResult<'_, Vec<Guarded>>;
 
     /// Effects of a flow that are not delivered, in order.
     fn effects_pending(&self, flow: FlowId) -> StoreResult<'_, Vec<Effect>>;

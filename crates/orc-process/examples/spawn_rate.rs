@@ -44,6 +44,8 @@ fn launch(directory: &std::path::Path) -> Launch {
         output: files.with_extension("out"),
         temp: files,
         limits: Limits { log_bytes: 1 << 24, output_bytes: 1 << 20 },
+        stdin: None,
+        tap: None,
     }
 }
 

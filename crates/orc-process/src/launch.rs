@@ -15,6 +15,7 @@ use orc_ports::executor::{Launch, StartError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::proc::{self, Seen};
@@ -26,6 +27,8 @@ pub(crate) struct Started {
     pub(crate) seen: Seen,
     /// Readable once the process has ended.
     pub(crate) handle: AsyncFd<OwnedFd>,
+    /// `None` when it reads nothing.
+    pub(crate) stdin: Option<AsyncFd<OwnedFd>>,
     pub(crate) stdout: AsyncFd<OwnedFd>,
     pub(crate) stderr: AsyncFd<OwnedFd>,
 }
@@ -74,7 +77,7 @@ fn build_command(launch: &Launch, path: &Path, instance: &str) -> Command {
         .env("ORC_OUTPUT", &launch.output)
         .env("ORC_TEMP", &launch.temp)
         .process_group(0)
-        .stdin(Stdio::null())
+        .stdin(if is_fed(launch) { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if let Some(name) = launch.argv.first() {
@@ -83,26 +86,33 @@ fn build_command(launch: &Launch, path: &Path, instance: &str) -> Command {
     command
 }
 
+/// Whether there is anything to read for it.
+fn is_fed(launch: &Launch) -> bool {
+    launch.stdin.as_ref().is_some_and(|bytes| !bytes.is_empty())
+}
+
 fn adopt(child: &mut Child) -> io::Result<Started> {
     let number = child.id().cast_signed();
     let pid = Pid::from_raw(number).ok_or(Errno::SRCH)?;
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     let start_ticks = proc::stat(number)?.start_ticks;
+    let stdin = child.stdin.take().map(|fd| unblocked(fd.into(), Interest::WRITABLE)).transpose()?;
     let stdout = child.stdout.take().ok_or(Errno::BADF)?.into();
     let stderr = child.stderr.take().ok_or(Errno::BADF)?.into();
     Ok(Started {
         pid,
         seen: Seen { pid: number, start_ticks },
         handle: proc::watch(handle)?,
-        stdout: pipe(stdout)?,
-        stderr: pipe(stderr)?,
+        stdin,
+        stdout: unblocked(stdout, Interest::READABLE)?,
+        stderr: unblocked(stderr, Interest::READABLE)?,
     })
 }
 
-fn pipe(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // Of the reading end only: the program keeps a pipe that blocks, as programs expect.
+fn unblocked(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // Of our end only: the program keeps a pipe that blocks, as programs expect.
     rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK)?;
-    proc::watch(fd)
+    proc::watch_for(fd, interest)
 }
 
 /// Ends a process that cannot be watched; it has hardly begun.

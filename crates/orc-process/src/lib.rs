@@ -25,6 +25,7 @@
 //! Where to go next: `supervisor` (the loop), `supervise` (one run from start to report), `family` (who belongs to whom).
 
 mod family;
+mod input;
 mod launch;
 mod log;
 mod proc;

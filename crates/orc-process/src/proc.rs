@@ -47,13 +47,18 @@ pub(crate) struct Nonce {
     pub(crate) run: Option<RunId>,
 }
 
-/// Watches a pipe, or the end of the process behind a descriptor, on the event loop of the caller.
+/// Watches what can be read from a pipe, or the end of the process behind a descriptor, on the event loop of the caller.
+pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    watch_for(fd, Interest::READABLE)
+}
+
+/// Watches a descriptor for one thing.
 #[expect(
     deprecated,
     reason = "unsound only for types that change their descriptor, which `OwnedFd` does not; its successor is `unsafe`"
 )]
-pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(fd, Interest::READABLE)
+pub(crate) fn watch_for(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, interest)
 }
 
 pub(crate) fn stat(pid: i32) -> io::Result<Stat> {

@@ -12,8 +12,8 @@ use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all, pending};
 use futures_util::stream::FuturesUnordered;
 use orc_domain::run::Process;
-use orc_domain::time::Millis;
-use orc_ports::executor::{Exit, Launch, OutputFile, Report, StartError};
+use orc_domain::time::{Millis, Timestamp};
+use orc_ports::executor::{self, Exit, Launch, OutputFile, Report, StartError, Tap};
 use orc_ports::log::LogKind;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -25,6 +25,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::family::Target;
+use crate::input::{Input, Turn};
 use crate::launch::{self, Started};
 use crate::log::{RunLog, Stream};
 use crate::proc::{self, Seen};
@@ -42,7 +43,15 @@ const LOOK_AGAIN: Millis = Millis::from_millis(1);
 struct Pipe {
     /// `None` once it has ended.
     fd: Option<AsyncFd<OwnedFd>>,
+    output: Output,
+}
+
+/// Where what is read from a pipe goes.
+#[derive(Debug)]
+struct Output {
     stream: Stream,
+    source: executor::Stream,
+    tap: Option<Tap>,
 }
 
 /// What may be left of a run whose leader is reaped.
@@ -63,6 +72,7 @@ pub(crate) struct Supervised {
     launch: Launch,
     pid: Pid,
     handle: AsyncFd<OwnedFd>,
+    stdin: Input,
     stdout: Pipe,
     stderr: Pipe,
     log: RunLog,
@@ -71,20 +81,23 @@ pub(crate) struct Supervised {
 }
 
 /// Starts the process of a run.
-pub(crate) fn start(launch: Launch, shared: &Rc<Shared>) -> Result<(Process, Supervised), StartError> {
+pub(crate) fn start(mut launch: Launch, shared: &Rc<Shared>) -> Result<(Process, Supervised), StartError> {
     launch::prepare(&launch)?;
     let mut log = RunLog::new(launch.log.clone(), launch.limits.log_bytes);
-    let Started { pid, seen, handle, stdout, stderr } = launch::spawn(&launch, &shared.instance_name)
+    let Started { pid, seen, handle, stdin, stdout, stderr } = launch::spawn(&launch, &shared.instance_name)
         .inspect_err(|error| log.note(shared.clock.now(), describe_failure(error)))?;
     shared.family.borrow_mut().insert(launch.run, seen);
     log.remark(shared.clock.now(), format!("started as process {}", seen.pid));
     let process = Process { pid: seen.pid, start_ticks: seen.start_ticks, instance: shared.instance };
+    let stdin = Input::new(stdin, launch.stdin.take().unwrap_or_default());
+    let output = |kind, source| Output { stream: Stream::new(kind), source, tap: launch.tap.clone() };
     let supervised = Supervised {
-        launch,
         pid,
         handle,
-        stdout: Pipe { fd: Some(stdout), stream: Stream::new(LogKind::Stdout) },
-        stderr: Pipe { fd: Some(stderr), stream: Stream::new(LogKind::Stderr) },
+        stdin,
+        stdout: Pipe { fd: Some(stdout), output: output(LogKind::Stdout, executor::Stream::Stdout) },
+        stderr: Pipe { fd: Some(stderr), output: output(LogKind::Stderr, executor::Stream::Stderr) },
+        launch,
         log,
         killed: false,
         shared: Rc::clone(shared),
@@ -103,6 +116,7 @@ impl Supervised {
     /// Ends when everything of the run is gone. `stops` brings the grace time of each request to end it.
     pub(crate) async fn run(mut self, stops: UnboundedReceiver<Millis>) -> Report {
         self.watch(stops).await;
+        self.end_input();
         let (exit, escaped) = self.end().await;
         for pipe in [&mut self.stdout, &mut self.stderr] {
             pipe.drain(&mut self.log, &self.shared);
@@ -119,7 +133,7 @@ impl Supervised {
         } else {
             self.log.note(at, how + &left);
         }
-        let last_line = self.stderr.stream.last_line().or_else(|| self.stdout.stream.last_line());
+        let last_line = self.stderr.output.stream.last_line().or_else(|| self.stdout.output.stream.last_line());
         Report {
             run: self.launch.run,
             exit,
@@ -138,15 +152,18 @@ impl Supervised {
             tokio::select! {
                 _ = self.handle.readable() => return,
                 guard = ready(self.stdout.fd.as_ref()) => {
-                    if take(guard, &mut self.stdout.stream, &mut self.log, &self.shared) {
+                    if take(guard, &mut self.stdout.output, &mut self.log, &self.shared) {
                         self.stdout.fd = None;
                     }
                 }
                 guard = ready(self.stderr.fd.as_ref()) => {
-                    if take(guard, &mut self.stderr.stream, &mut self.log, &self.shared) {
+                    if take(guard, &mut self.stderr.output, &mut self.log, &self.shared) {
                         self.stderr.fd = None;
                     }
                 }
+                turn = self.stdin.write() => if turn != Turn::More {
+                    self.end_input();
+                },
                 Some(grace) = stops.recv() => {
                     if shortest.is_none_or(|shortest| grace < shortest) {
                         self.ask(grace, shortest.is_none());
@@ -157,6 +174,16 @@ impl Supervised {
                 Some(()) = timers.next() => self.kill(),
             }
         }
+    }
+
+    /// Closes standard input; of a program that did not want all of it, that is told.
+    fn end_input(&mut self) {
+        let (written, all) = self.stdin.counts();
+        if written < all {
+            let text = format!("read at most {written} of the {all} bytes of its standard input");
+            self.log.remark(self.shared.clock.now(), text);
+        }
+        self.stdin.close();
     }
 
     /// The leader is not reaped while this runs, so its number is the number of its group and of nothing else.
@@ -264,7 +291,7 @@ impl Pipe {
             let buffer = &mut *shared.buffer.borrow_mut();
             match read(fd.get_ref(), buffer) {
                 Ok(count) if count > 0 && taken <= PIPE_BYTES => {
-                    self.stream.push(log, at, &buffer[..count]);
+                    self.output.push(log, at, &buffer[..count]);
                     taken += count;
                 }
                 Err(Errno::AGAIN) | Ok(1..) => {
@@ -274,7 +301,16 @@ impl Pipe {
                 Ok(0) | Err(_) => self.fd = None,
             }
         }
-        self.stream.finish(log, at);
+        self.output.stream.finish(log, at);
+    }
+}
+
+impl Output {
+    fn push(&mut self, log: &mut RunLog, at: Timestamp, bytes: &[u8]) {
+        self.stream.push(log, at, bytes);
+        if let Some(tap) = &self.tap {
+            tap.hear(self.source, bytes, at);
+        }
     }
 }
 
@@ -288,7 +324,7 @@ async fn ready(fd: Option<&AsyncFd<OwnedFd>>) -> AsyncFdReadyGuard<'_, OwnedFd> 
 }
 
 /// Takes one bufferful; returns whether the stream has ended.
-fn take(mut guard: AsyncFdReadyGuard<'_, OwnedFd>, stream: &mut Stream, log: &mut RunLog, shared: &Shared) -> bool {
+fn take(mut guard: AsyncFdReadyGuard<'_, OwnedFd>, output: &mut Output, log: &mut RunLog, shared: &Shared) -> bool {
     let buffer = &mut *shared.buffer.borrow_mut();
     match read(guard.get_inner(), buffer) {
         Ok(0) => return true,
@@ -297,7 +333,7 @@ fn take(mut guard: AsyncFdReadyGuard<'_, OwnedFd>, stream: &mut Stream, log: &mu
                 // The pipe is empty now; what comes later wakes us again.
                 guard.clear_ready();
             }
-            stream.push(log, shared.clock.now(), &buffer[..count]);
+            output.push(log, shared.clock.now(), &buffer[..count]);
             log.flush();
         }
         Err(Errno::AGAIN) => guard.clear_ready(),

@@ -41,6 +41,8 @@ async fn a_start_without_descriptors_says_that_the_machine_is_exhausted() {
         output: directory.path().join(format!("{name}.out")),
         temp: directory.path().join(name),
         limits: Limits { log_bytes: 1 << 20, output_bytes: 1 << 20 },
+        stdin: None,
+        tap: None,
     };
     let limit = getrlimit(Resource::Nofile);
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;

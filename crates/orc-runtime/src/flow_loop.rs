@@ -23,10 +23,6 @@ use crate::shell::Shell;
 const BATCH: usize = 64;
 /// How long news that nobody waits for may be kept to be committed with other news.
 const PATIENCE: Millis = Millis::from_millis(5);
-/// Live runs of a flow that make it busy.
-const BUSY: usize = 8;
-/// How long the end of a run of a busy flow is kept to be committed with others.
-const BREATH: Millis = Millis::from_millis(4);
 /// Longest sleep: a wall clock that was set forward is noticed within this time.
 const LONGEST_SLEEP: Millis = Millis::from_secs(60);
 
@@ -104,14 +100,12 @@ impl FlowLoop {
         }
     }
 
-    /// Adds what has arrived meanwhile, and waits a moment for more where that costs nobody anything. That a process began
-    /// frees nothing, so alone it is not worth a commit: a short step has ended before the patience has. And while many
-    /// runs are live, the end of one leaves enough to do for the machine until the next ends.
+    /// Adds what has arrived while the last commit was under way, and waits a moment for more where that costs nobody
+    /// anything: that a process began frees nothing, so alone it is not worth a commit, and a short step has ended before
+    /// the patience has. Nothing else waits: a slot that is free and not known to be is a part of the machine unused.
     async fn gather(&mut self, batch: &mut Vec<Message>) {
-        let live = self.resident.as_ref().map_or(0, |resident| resident.flow().runs.len());
-        let busy = live >= BUSY && batch.iter().all(Message::is_of_a_run);
-        let mut patience = self.shell.clock.sleep(if busy { BREATH } else { PATIENCE });
-        while batch.len() < BATCH && (busy || batch.iter().all(Message::is_patient)) {
+        let mut patience = self.shell.clock.sleep(PATIENCE);
+        while batch.len() < BATCH && batch.iter().all(Message::is_patient) {
             tokio::select! {
                 biased;
                 message = self.inbox.recv() => match message {

@@ -38,12 +38,6 @@ impl Message {
     pub(crate) const fn is_patient(&self) -> bool {
         matches!(self.what, What::Input(Signed { input: Input::RunStarted { .. }, .. }, None))
     }
-
-    /// Whether it tells of a run, and no person waits for an answer.
-    pub(crate) const fn is_of_a_run(&self) -> bool {
-        let What::Input(signed, None) = &self.what else { return false };
-        matches!(signed.input, Input::RunStarted { .. } | Input::RunEnded { .. })
-    }
 }
 
 /// A run whose report is still to come, or has come before its start was known.

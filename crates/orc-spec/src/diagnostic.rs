@@ -129,6 +129,8 @@ pub struct Diagnostic {
     pub labels: Vec<Label>,
     /// What to do.
     pub help: Option<String>,
+    /// The word that is wrong and the one that was probably meant.
+    pub meant: Option<(String, String)>,
 }
 
 /// A further place of a [`Diagnostic`], in the same file.
@@ -151,6 +153,7 @@ impl Diagnostic {
     pub(crate) fn did_you_mean<'a>(&mut self, word: &str, known: impl IntoIterator<Item = &'a str>) -> &mut Self {
         if let Some(close) = orc_domain::suggest::closest(word, known) {
             self.help(format!("did you mean `{close}`?"));
+            self.meant = Some((word.to_owned(), close.to_owned()));
         }
         self
     }
@@ -245,7 +248,16 @@ impl Report {
     fn push(&mut self, code: Code, severity: Severity, span: Span, message: String) -> &mut Diagnostic {
         let file = self.file.clone();
         let message = printable(message);
-        self.found.push(Diagnostic { code, severity, file, span, message, labels: Vec::new(), help: None });
+        self.found.push(Diagnostic {
+            code,
+            severity,
+            file,
+            span,
+            message,
+            labels: Vec::new(),
+            help: None,
+            meant: None,
+        });
         let last = self.found.len() - 1;
         &mut self.found[last]
     }

@@ -9,11 +9,14 @@
 
 pub mod diagnostic;
 mod expression;
+mod graph_layout;
+pub mod graph_svg;
 pub mod graph_text;
 pub mod keys;
 mod pipeline;
 mod profile;
 mod read;
+pub mod sarif;
 pub mod schema;
 pub mod settings;
 mod shell;

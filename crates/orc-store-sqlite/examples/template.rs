@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations/sqlite/template.db"));
     std::fs::remove_file(path)?;
-    orc_store_sqlite::write_empty(path).await?;
+    orc_store_sqlite::write_empty(path)?;
     Ok(())
 }

@@ -98,7 +98,7 @@ async fn chain(store: &SqliteStore, hash: &ContentHash, number: u32, steps: u32)
         next.decision.effects.push(effect);
         next.decision.changes.splice(0..0, changes);
         accept(store.commit(next).await)?;
-        if store.run_claim(run.id, effect_id, instance).await? != Guarded::Updated {
+        if store.runs_claim(vec![(run.id, effect_id)], instance).await? != [Guarded::Updated] {
             return Err("a run was claimed twice".into());
         }
         let mut started = run.clone();

@@ -107,28 +107,71 @@ pub async fn check(path: &Path) -> Result<Findings, StoreError> {
     Ok(findings)
 }
 
-/// Copies the database at `path` to the new file `to`, also while somebody writes.
+/// Copies the database at `path` to the file `to`, also while somebody writes. The copy is looked at before it gets its
+/// name, which it gets whole or not at all; a file that is there is replaced only if `replace` says so.
 ///
 /// # Errors
-/// When `to` exists, or either file cannot be used.
-pub async fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
-    if to.exists() {
-        let taken = io::Error::new(io::ErrorKind::AlreadyExists, "the file is there already; name a new one");
-        return Err(cannot_open(to, taken));
+/// When `to` is there and may not be replaced, when it is a database in use, or when either file cannot be used.
+pub async fn backup(path: &Path, to: &Path, replace: bool) -> Result<(), StoreError> {
+    may_become_backup(path, to, replace).map_err(|error| cannot_open(to, error))?;
+    let half = beside(to, &format!("-half-{}", std::process::id()));
+    let written = async {
+        write_copy(path, &half).await?;
+        name_copy(&half, to, replace).map_err(|error| cannot_open(to, error))
+    };
+    let written = written.await;
+    // After a failure, or a hard link, the first name is no longer wanted; after a rename it is gone.
+    if let Err(error) = fs::remove_file(&half)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(file = %half.display(), %error, "a left-over file could not be removed");
     }
+    written
+}
+
+fn may_become_backup(path: &Path, to: &Path, replace: bool) -> io::Result<()> {
+    let taken = |why: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, why.to_owned()));
+    if let (Ok(from), Ok(to)) = (fs::canonicalize(path), fs::canonicalize(to))
+        && from == to
+    {
+        return taken("it is the database itself");
+    }
+    // Whoever opens the copy would read this log as its own.
+    if beside(to, "-wal").exists() {
+        return taken("it is a database in use, or the log of one lies beside it");
+    }
+    if to.exists() && !replace { taken("the file is there already; name a new one") } else { Ok(()) }
+}
+
+async fn write_copy(path: &Path, half: &Path) -> Result<(), StoreError> {
     let mut connection = connect(path).await?;
     version(&mut connection, path).await?;
-    let half = beside(to, "-half");
     let Some(name) = half.to_str() else {
-        return Err(cannot_open(to, io::Error::other("its name is not UTF-8")));
+        return Err(cannot_open(half, io::Error::other("its name is not UTF-8")));
     };
     query("VACUUM INTO $1").bind(name).execute(&mut connection).await.map_err(failed("backup"))?;
     connection.close().await.map_err(failed("close"))?;
-    let finish = || {
-        File::open(&half)?.sync_all()?;
-        fs::rename(&half, to)
-    };
-    finish().map_err(|error| cannot_open(to, error))
+    let mut copy = connect(half).await?;
+    version(&mut copy, half).await?;
+    let found = text(&mut copy, "PRAGMA integrity_check").await?;
+    copy.close().await.map_err(failed("close"))?;
+    if found == "ok" {
+        Ok(())
+    } else {
+        Err(cannot_open(half, io::Error::other(format!("the copy is damaged: {found}"))))
+    }
+}
+
+fn name_copy(half: &Path, to: &Path, replace: bool) -> io::Result<()> {
+    File::open(half)?.sync_all()?;
+    match fs::hard_link(half, to) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !replace => return Err(error),
+        // Some file systems have no hard links.
+        Err(_) => fs::rename(half, to)?,
+        Ok(()) => {}
+    }
+    let directory = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
 }
 
 /// Gives the unused space of the database at `path` back to the disk; the caller holds the lock of the data directory.
@@ -137,9 +180,13 @@ pub async fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
 /// As [`crate::SqliteStore::open`], and when there is no room for the copy that this needs.
 pub async fn vacuum(path: &Path) -> Result<(), StoreError> {
     require_file(path)?;
-    let mut connection = open_writable(path).await?;
-    query("VACUUM").execute(&mut connection).await.map_err(failed("vacuum"))?;
-    connection.close().await.map_err(failed("close"))
+    let path = path.to_owned();
+    let work = move || {
+        let connection = open_writable(&path)?;
+        connection.execute_batch("VACUUM").map_err(failed("vacuum"))?;
+        connection.close().map_err(|(_, error)| failed("close")(error))
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
 }
 
 /// Facts about the database at `path`, also of one that is too new.

@@ -16,44 +16,48 @@ const CONSTRAINT: i32 = 19;
 const IOERR_SHMSIZE: i32 = 10 | (19 << 8);
 const CONSTRAINT_FOREIGNKEY: i32 = 19 | (3 << 8);
 
-/// An error of the driver that several callers are told about.
+/// An error of a driver that several callers are told about: sqlx's for what reads, rusqlite's for the writer.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure(Arc<sqlx::Error>);
+pub(crate) struct Failure {
+    source: Arc<dyn std::error::Error + Send + Sync>,
+    code: i32,
+}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        fmt::Display::fmt(&self.source, f)
     }
 }
 
 impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        std::error::Error::source(&*self.0)
+        std::error::Error::source(&*self.source)
     }
 }
 
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
-        Self(Arc::new(error))
+        let code = error.as_database_error().and_then(|error| error.code()?.parse().ok()).unwrap_or(0);
+        Self { source: Arc::new(error), code }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        let code = error.sqlite_error().map_or(0, |error| error.extended_code);
+        Self { source: Arc::new(error), code }
     }
 }
 
 impl Failure {
-    fn code(&self) -> i32 {
-        let sqlx::Error::Database(error) = &*self.0 else {
-            return 0;
-        };
-        error.code().and_then(|code| code.parse().ok()).unwrap_or(0)
-    }
-
     /// Whether one write is to blame, so that others of its batch may go on.
     pub(crate) fn is_constraint(&self) -> bool {
-        self.code() & 0xff == CONSTRAINT
+        self.code & 0xff == CONSTRAINT
     }
 
     /// For the caller of `operation`.
     pub(crate) fn into_error(self, operation: &'static str) -> StoreError {
-        let code = self.code();
+        let code = self.code;
         let source = Box::new(self);
         match (code, code & 0xff) {
             (IOERR_SHMSIZE, _) | (_, FULL) => StoreError::Full { operation, source },
@@ -65,7 +69,7 @@ impl Failure {
 
     /// For the caller of `operation` about `id`, whose write broke a constraint of the schema.
     pub(crate) fn into_contract(self, operation: &'static str, id: String) -> StoreError {
-        let what = if self.code() == CONSTRAINT_FOREIGNKEY {
+        let what = if self.code == CONSTRAINT_FOREIGNKEY {
             "it refers to a row that is not there".to_owned()
         } else {
             self.to_string()
@@ -74,7 +78,7 @@ impl Failure {
     }
 }
 
-/// For reads, where there is one caller.
-pub(crate) fn failed(operation: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
-    move |error| Failure::from(error).into_error(operation)
+/// Where there is one caller.
+pub(crate) fn failed<E: Into<Failure>>(operation: &'static str) -> impl FnOnce(E) -> StoreError {
+    move |error| error.into().into_error(operation)
 }

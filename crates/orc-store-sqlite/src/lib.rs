@@ -1,4 +1,4 @@
-//! The store on SQLite, through sqlx; ring 3.
+//! The store on SQLite; ring 3.
 //!
 //! One [`writer`] owns the only connection that writes and makes one transaction of whatever waits (group commit). Reads
 //! go through a pool of connections that cannot write. [`work`] turns each write into a script, [`row`] turns rows back
@@ -27,7 +27,6 @@ use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RunId};
 use orc_domain::time::Timestamp;
 use orc_ports::store::{Commit, Committed, Guarded, Instance, LoadedFlow, Store, StoreError, StoreResult};
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::TaskTracker;
 
 pub use self::check::{Facts, Findings, backup, check, facts, vacuum};
 pub use self::reader::SqliteReader;
@@ -36,13 +35,12 @@ pub use self::statement::{STATEMENTS, Statement};
 
 use self::read::Reads;
 use self::work::{Outcome, Work};
-use self::writer::{Message, Writer};
+use self::writer::Message;
 
 /// The store of one database file. Dropped without [`Store::close`] it ends as in a crash: what was answered is kept.
 pub struct SqliteStore {
     inbox: mpsc::Sender<Message>,
     reads: Reads,
-    writer: TaskTracker,
 }
 
 impl SqliteStore {
@@ -53,12 +51,7 @@ impl SqliteStore {
     /// [`StoreError::Newer`] for a database of a later program; [`StoreError::Open`], [`StoreError::ReadOnly`] or
     /// [`StoreError::Full`] when the file cannot be used.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let connection = schema::open_writable(path).await?;
-        let (inbox, messages) = mpsc::channel(writer::QUEUE);
-        let writer = TaskTracker::new();
-        writer.spawn(Writer::new(connection).run(messages));
-        writer.close();
-        Ok(Self { inbox, reads: Reads::new(path), writer })
+        Ok(Self { inbox: writer::start(path).await?, reads: Reads::new(path) })
     }
 
     async fn write(&self, work: Work) -> Result<Outcome, StoreError> {
@@ -80,18 +73,18 @@ pub async fn migrate(path: &Path) -> Result<(), StoreError> {
     SqliteStore::open(path).await?.close().await
 }
 
-const fn guarded(outcome: Outcome) -> Guarded {
+fn guarded(outcome: Outcome) -> Guarded {
     match outcome {
         Outcome::Done => Guarded::Updated,
-        Outcome::Missing => Guarded::Missing,
         Outcome::Stale | Outcome::Refused(_) => Guarded::Stale,
+        Outcome::Each(each) => each.first().copied().unwrap_or(Guarded::Missing),
     }
 }
 
-const fn committed(outcome: Outcome) -> Committed {
+fn committed(outcome: Outcome) -> Committed {
     match outcome {
-        Outcome::Done => Committed::Done,
-        Outcome::Stale | Outcome::Missing => Committed::Stale,
+        Outcome::Done | Outcome::Each(_) => Committed::Done,
+        Outcome::Stale => Committed::Stale,
         Outcome::Refused(kind) => Committed::Refused(kind),
     }
 }
@@ -123,8 +116,14 @@ impl Store for SqliteStore {
         Box::pin(async move { self.reads()?.flows_unfinished(after, limit).await })
     }
 
-    fn run_claim(&self, run: RunId, effect: EffectId, instance: InstanceId) -> StoreResult<'_, Guarded> {
-        Box::pin(async move { self.write(Work::run_claim(run, effect, instance)).await.map(guarded) })
+    fn runs_claim(&self, starts: Vec<(RunId, EffectId)>, instance: InstanceId) -> StoreResult<'_, Vec<Guarded>> {
+        Box::pin(async move {
+            match self.write(Work::runs_claim(&starts, instance)).await? {
+                Outcome::Each(each) => Ok(each),
+                // There was none to claim.
+                Outcome::Done | Outcome::Stale | Outcome::Refused(_) => Ok(Vec::new()),
+            }
+        })
     }
 
     fn effects_pending(&self, flow: FlowId) -> StoreResult<'_, Vec<Effect>> {
@@ -165,9 +164,7 @@ impl Store for SqliteStore {
             self.reads.close().await;
             let (done, ended) = oneshot::channel();
             self.inbox.send(Message::Close(done)).await.map_err(|_| StoreError::Closed)?;
-            ended.await.map_err(|_| StoreError::Closed)?;
-            self.writer.wait().await;
-            Ok(())
+            ended.await.map_err(|_| StoreError::Closed)
         })
     }
 }

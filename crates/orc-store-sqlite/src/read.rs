@@ -21,7 +21,7 @@ use crate::statement::{
     CONSUMER_GET, COUNTER_GET, EFFECTS_COUNT, EFFECTS_OF_FLOW, EVENTS_AFTER, EVENTS_LAST, EVENTS_OF_FLOW, FLOW_GET,
     FLOWS_ALL, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_LIVE, FLOWS_LIVE_COUNT, FLOWS_UNFINISHED, INSTANCES_OPEN,
     PIPELINE_GET, RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_ENDING, RUNS_LIVE_COUNT, RUNS_LIVE_OF_FLOW, RUNS_OF_FLOW,
-    SLOTS_COUNT, STEPS_COUNTS, STEPS_OF_FLOW, Statement,
+    RUNS_OF_PIPELINE, SLOTS_COUNT, STEPS_COUNTS, STEPS_OF_FLOW, Statement,
 };
 use crate::work::{self, signed};
 
@@ -199,6 +199,17 @@ impl Reads {
         .fetch_all(&mut *snapshot)
         .await
         .map_err(failed(OPERATION))?;
+        rows.iter().map(row::run).collect()
+    }
+
+    pub(crate) async fn runs_of_pipeline(&self, name: &str, flows: u32, limit: u32) -> Answer<Vec<RunRecord>> {
+        let rows = query(RUNS_OF_PIPELINE.text)
+            .bind(name)
+            .bind(i64::from(flows))
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("runs_of_pipeline"))?;
         rows.iter().map(row::run).collect()
     }
 

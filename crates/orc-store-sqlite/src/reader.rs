@@ -54,6 +54,10 @@ impl Reader for SqliteReader {
         Box::pin(self.reads.runs(flow, before, limit))
     }
 
+    fn runs_of_pipeline(&self, name: String, flows: u32, limit: u32) -> StoreResult<'_, Vec<RunRecord>> {
+        Box::pin(async move { self.reads.runs_of_pipeline(&name, flows, limit).await })
+    }
+
     fn run(&self, id: RunId) -> StoreResult<'_, Option<RunRecord>> {
         Box::pin(self.reads.run(id))
     }

@@ -7,11 +7,13 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use orc_ports::store::StoreError;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Row as _};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions as _, Row as _};
 
 use crate::failure::failed;
 
@@ -37,7 +39,7 @@ macro_rules! migration {
 }
 
 /// All of them, in order.
-pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin")];
+pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin"), migration!(2, "0002_flows_by_name")];
 
 /// The version this program writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -50,30 +52,26 @@ pub(crate) const TEMPLATE: &[u8] = include_bytes!("../../../migrations/sqlite/te
 
 /// How long SQLite waits for another process (a migration, a backup) before it says that it is busy.
 const BUSY: Duration = Duration::from_secs(10);
-/// Shapes of scripts whose prepared form is kept; a shape is the kinds and number of rows of a commit.
-const STATEMENT_CACHE: usize = 256;
-/// 32 MiB of pages (negative: KiB): the parts of the indexes that live flows touch.
-const CACHE: &str = "-32768";
-/// Pages of the log (4 KiB each) after which a commit copies it back; idle time does it earlier.
-const CHECKPOINT_PAGES: &str = "4000";
-/// Bytes the log is cut to when it starts over.
-const LOG_BYTES: &str = "67108864";
+/// Statements whose prepared form the writer keeps: all that it has, and those that begin and end transactions.
+const STATEMENT_CACHE: usize = 128;
+/// What the writing connection is set to. The cache is 32 MiB of pages (negative: KiB), the parts of the indexes that live
+/// flows touch; after 4000 pages of the log (4 KiB each) a commit copies it back, idle time does it earlier; the log is cut
+/// to 64 MiB when it starts over.
+const WRITER: &str = "PRAGMA foreign_keys = ON;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA cache_size = -32768;
+PRAGMA wal_autocheckpoint = 4000;
+PRAGMA journal_size_limit = 67108864;";
 
-/// Options of the writing connection.
-fn write_options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(false)
-        .foreign_keys(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Normal)
-        .busy_timeout(BUSY)
-        .statement_cache_capacity(STATEMENT_CACHE)
-        .pragma("cache_size", CACHE)
-        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
-        .pragma("journal_size_limit", LOG_BYTES)
-        .thread_name(|_| "store-writer".to_owned())
-        .disable_statement_logging()
+/// A connection that writes; `more` is added to how the file is opened.
+fn connect(path: &Path, more: OpenFlags) -> Result<Connection, rusqlite::Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    connection.execute_batch(WRITER)?;
+    Ok(connection)
 }
 
 /// Whether there is a file to read; SQLite's own words for it ("unable to open database file") do not say so.
@@ -97,24 +95,27 @@ pub(crate) fn read_options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Opens a database for writing: makes it if it is missing, and migrates it if it is old.
-pub(crate) async fn open_writable(path: &Path) -> Result<SqliteConnection, StoreError> {
+/// Opens a database for writing: makes it if it is missing, and migrates it if it is old. Waits for others that write, so
+/// this is for threads that may wait.
+pub(crate) fn open_writable(path: &Path) -> Result<Connection, StoreError> {
     create(path).map_err(|error| cannot_open(path, error))?;
-    let mut connection =
-        SqliteConnection::connect_with(&write_options(path)).await.map_err(|error| cannot_open(path, error))?;
-    let found = version(&mut connection, path).await?;
-    require_write(&mut connection, found).await?;
+    let mut connection = connect(path, OpenFlags::empty()).map_err(|error| cannot_open(path, error))?;
+    let number = |name: &str| {
+        let found = connection.pragma_query_value(None, name, |row| row.get(0));
+        found.map_err(|error| cannot_open(path, error))
+    };
+    let found = judge_version(number("application_id")?, number("user_version")?, path)?;
+    require_write(&connection, found)?;
     if found < SCHEMA_VERSION {
-        migrate(&mut connection, found).await?;
+        migrate(&mut connection, found)?;
     }
     Ok(connection)
 }
 
 /// SQLite opens a file that it may not write without a word, and even begins to write; this asks, and changes nothing.
-async fn require_write(connection: &mut SqliteConnection, found: i64) -> Result<(), StoreError> {
+fn require_write(connection: &Connection, found: i64) -> Result<(), StoreError> {
     let text = format!("BEGIN IMMEDIATE; PRAGMA user_version = {found}; ROLLBACK");
-    connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(text))).await.map_err(failed("open"))?;
-    Ok(())
+    connection.execute_batch(&text).map_err(failed("open"))
 }
 
 /// Makes sure that a connection which only reads sees the schema of this program.
@@ -134,6 +135,10 @@ pub(crate) async fn version(connection: &mut SqliteConnection, path: &Path) -> R
     let number = |error| cannot_open(path, error);
     let application: i64 = pragma(connection, "PRAGMA application_id").await.map_err(number)?;
     let found: i64 = pragma(connection, "PRAGMA user_version").await.map_err(number)?;
+    judge_version(application, found, path)
+}
+
+fn judge_version(application: i64, found: i64, path: &Path) -> Result<i64, StoreError> {
     // Zero and zero is a file that SQLite made and nobody filled.
     if application != APPLICATION_ID && (application, found) != (0, 0) {
         return Err(cannot_open(path, io::Error::other("it is a database of another program")));
@@ -151,23 +156,27 @@ async fn pragma(connection: &mut SqliteConnection, text: &'static str) -> Result
 }
 
 /// Applies what is missing, each migration in its own transaction.
-async fn migrate(connection: &mut SqliteConnection, found: i64) -> Result<(), StoreError> {
+fn migrate(connection: &mut Connection, found: i64) -> Result<(), StoreError> {
     for migration in MIGRATIONS.iter().filter(|migration| migration.version > found) {
         let text = format!(
-            "BEGIN IMMEDIATE;\n{}\nPRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {};\nCOMMIT;",
+            "{}\nPRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {};",
             migration.text, migration.version
         );
-        let applied = connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(text))).await;
-        if let Err(error) = applied {
-            // Without this the connection would stay inside the failed transaction.
-            let undone = connection.execute("ROLLBACK").await;
-            tracing::error!(migration = migration.name, ?undone, "a migration failed and was taken back");
-            return Err(failed("migrate")(error));
-        }
+        // Dropped without its commit, the transaction is taken back.
+        let applied = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .and_then(|transaction| transaction.execute_batch(&text).and_then(|()| transaction.commit()));
+        applied.map_err(|error| {
+            tracing::error!(migration = migration.name, "a migration failed and was taken back");
+            failed("migrate")(error)
+        })?;
         tracing::info!(migration = migration.name, "the database was migrated");
     }
     Ok(())
 }
+
+/// Tells files apart that one process makes at the same time.
+static TURN: AtomicU32 = AtomicU32::new(0);
 
 /// Makes an empty database at `path` unless there is a file. It appears whole or not at all, also after a loss of power.
 fn create(path: &Path) -> io::Result<()> {
@@ -183,7 +192,8 @@ fn create(path: &Path) -> io::Result<()> {
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
-    let fresh = beside(path, &format!("-new-{}", std::process::id()));
+    let turn = TURN.fetch_add(1, Ordering::Relaxed);
+    let fresh = beside(path, &format!("-new-{}-{turn}", std::process::id()));
     let made = write_template(&fresh).and_then(|()| install(&fresh, path));
     // After a hard link, or a failure, the first name is no longer wanted; after a rename it is gone.
     if let Err(error) = fs::remove_file(&fresh)
@@ -230,17 +240,18 @@ pub(crate) fn cannot_open(path: &Path, source: impl std::error::Error + Send + S
 ///
 /// # Errors
 /// When the file cannot be made.
-pub async fn write_empty(path: &Path) -> Result<(), StoreError> {
-    let mut connection = SqliteConnection::connect_with(&write_options(path).create_if_missing(true))
-        .await
-        .map_err(|error| cannot_open(path, error))?;
-    migrate(&mut connection, 0).await?;
+pub fn write_empty(path: &Path) -> Result<(), StoreError> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE);
+    let mut connection = connection.map_err(|error| cannot_open(path, error))?;
+    migrate(&mut connection, 0)?;
     // Closing copies the log back and removes it, so that the file alone is the database.
-    connection.close().await.map_err(failed("close"))
+    connection.close().map_err(|(_, error)| failed("close")(error))
 }
 
 #[cfg(test)]
 mod tests {
+    use sqlx::Connection as _;
+
     use super::*;
 
     /// Everything a database says about itself.
@@ -268,7 +279,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (copied, made) = (directory.path().join("copied.db"), directory.path().join("made.db"));
         create(&copied).unwrap();
-        write_empty(&made).await.unwrap();
+        write_empty(&made).unwrap();
         let hint = "run `cargo run -p orc-store-sqlite --example template` after a change of the migrations";
         assert_eq!(description(&copied).await, description(&made).await, "{hint}");
     }
@@ -308,14 +319,14 @@ mod tests {
         assert!(!path.exists());
     }
 
-    #[tokio::test]
-    async fn a_file_that_may_not_be_written_is_refused_when_it_is_opened() {
+    #[test]
+    fn a_file_that_may_not_be_written_is_refused_when_it_is_opened() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("orc.db");
         create(&path).unwrap();
         // The mode that SQLite falls back to when the permissions say no, which they never do to root.
-        let mut connection = SqliteConnection::connect_with(&read_options(&path)).await.unwrap();
-        let error = require_write(&mut connection, SCHEMA_VERSION).await.unwrap_err();
+        let connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let error = require_write(&connection, SCHEMA_VERSION).unwrap_err();
         assert!(matches!(error, StoreError::ReadOnly { operation: "open", .. }), "{error:?}");
     }
 }

@@ -3,15 +3,13 @@
 //! A statement is one file below `sql/`, in the subset that SQLite and PostgreSQL both speak; [`STATEMENTS`] lists them
 //! all, and a test prepares each on both. Parameters are `$1`, `$2` ... and a literal `$` occurs nowhere else.
 //!
-//! A [`Script`] is several statements sent to the database at once: each call to the driver crosses to the thread of its
-//! connection and back, which costs more than a small statement does. Nothing in a script depends on what an earlier
-//! statement of it found; whoever made it judges the counts afterwards and takes everything back if they are wrong.
+//! A [`Script`] is the statements of one write. Nothing in it depends on what an earlier statement of it found; whoever
+//! made it judges the counts afterwards and takes everything back if they are wrong.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
-use futures_util::TryStreamExt as _;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection};
-use sqlx::{Arguments as _, AssertSqlSafe, Either, Encode, Executor as _, SqlSafeStr as _, Sqlite, Type};
+use rusqlite::Connection;
+use rusqlite::types::Value;
 
 /// One statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +77,7 @@ statements! {
     RUNS_LIVE_COUNT = "runs_live_count";
     RUNS_LIVE_OF_FLOW = "runs_live_of_flow";
     RUNS_OF_FLOW = "runs_of_flow";
+    RUNS_OF_PIPELINE = "runs_of_pipeline";
     SCAN_EFFECTS = "scan_effects";
     SCAN_EVENTS = "scan_events";
     SCAN_FLOWS = "scan_flows";
@@ -93,20 +92,12 @@ statements! {
     STEPS_OF_FLOW = "steps_of_flow";
 }
 
-/// Statements sent at once: texts of that length are prepared and kept by the connection, by their text.
-const STATEMENTS_PER_CALL: usize = 48;
-
 /// Statements in order, with their arguments.
 #[derive(Default)]
 pub(crate) struct Script {
-    calls: Vec<Call>,
-}
-
-#[derive(Default)]
-struct Call {
-    text: String,
-    arguments: SqliteArguments,
-    statements: Vec<&'static str>,
+    /// Each with the number of its arguments.
+    statements: Vec<(Statement, usize)>,
+    arguments: Vec<Value>,
 }
 
 /// What one statement did.
@@ -114,10 +105,10 @@ struct Call {
 pub(crate) struct Ran {
     /// [`Statement::name`].
     pub(crate) statement: &'static str,
-    /// Rows inserted, updated or deleted; meaningless for a query.
-    pub(crate) changed: u64,
+    /// Rows inserted, updated or deleted; 0 for a query.
+    pub(crate) changed: usize,
     /// Rows returned.
-    pub(crate) returned: u64,
+    pub(crate) returned: usize,
 }
 
 /// A script that stopped at an error.
@@ -125,21 +116,20 @@ pub(crate) struct Stopped {
     /// What ran before.
     pub(crate) ran: Vec<Ran>,
     /// Why it stopped.
-    pub(crate) source: sqlx::Error,
+    pub(crate) source: rusqlite::Error,
 }
 
 /// Takes the arguments of a statement in order.
 pub(crate) struct Bind<'s> {
-    arguments: &'s mut SqliteArguments,
+    arguments: &'s mut Vec<Value>,
+    count: &'s mut usize,
 }
 
 impl Bind<'_> {
-    /// The next argument. Integers and text cannot fail to encode, and an argument that is missing would be NULL, which
-    /// no guarded column takes.
-    pub(crate) fn bind<'t, T: Encode<'t, Sqlite> + Type<Sqlite>>(self, value: T) -> Self {
-        if let Err(error) = self.arguments.add(value) {
-            tracing::error!(%error, "an argument could not be encoded");
-        }
+    /// The next argument.
+    pub(crate) fn bind(self, value: impl Into<Value>) -> Self {
+        self.arguments.push(value.into());
+        *self.count += 1;
         self
     }
 }
@@ -147,73 +137,62 @@ impl Bind<'_> {
 impl Script {
     /// Adds a statement; its arguments follow.
     pub(crate) fn push(&mut self, statement: Statement) -> Bind<'_> {
-        let full = self.calls.last().is_none_or(|call| call.statements.len() >= STATEMENTS_PER_CALL);
-        if full {
-            self.calls.push(Call::default());
-        }
-        let last = self.calls.len() - 1;
-        let call = &mut self.calls[last];
-        call.statements.push(statement.name);
-        renumber(statement.text, call.arguments.len(), &mut call.text);
-        call.text.push_str(";\n");
-        Bind { arguments: &mut call.arguments }
+        let Self { statements, arguments } = self;
+        let (_, count) = statements.push_mut((statement, 0));
+        Bind { arguments, count }
     }
 
-    /// Runs everything, `prefix` (statements without arguments, `count` of them) before it.
-    pub(crate) async fn run(
-        self,
-        connection: &mut SqliteConnection,
-        prefix: &'static str,
-        count: usize,
-    ) -> Result<Vec<Ran>, Stopped> {
-        let mut ran = Vec::new();
-        let mut skip = count;
-        for (index, call) in self.calls.into_iter().enumerate() {
-            let text = if index == 0 { format!("{prefix}{}", call.text) } else { call.text };
-            let query = sqlx::query_with(AssertSqlSafe(text).into_sql_str(), call.arguments);
-            let mut answers = connection.fetch_many(query);
-            let mut names = call.statements.into_iter();
-            let mut returned = 0;
-            loop {
-                match answers.try_next().await {
-                    Ok(None) => break,
-                    Ok(Some(Either::Right(_))) => returned += 1,
-                    Ok(Some(Either::Left(_))) if skip > 0 => skip -= 1,
-                    Ok(Some(Either::Left(done))) => {
-                        let statement = names.next().unwrap_or("?");
-                        ran.push(Ran { statement, changed: done.rows_affected(), returned });
-                        returned = 0;
-                    }
-                    Err(source) => return Err(Stopped { ran, source }),
-                }
+    /// Runs everything in order.
+    pub(crate) fn run(self, connection: &Connection, texts: &Texts) -> Result<Vec<Ran>, Stopped> {
+        let mut ran = Vec::with_capacity(self.statements.len());
+        let mut arguments = self.arguments.into_iter();
+        for (statement, count) in self.statements {
+            match run_one(connection, texts.of(statement), arguments.by_ref().take(count)) {
+                Ok((changed, returned)) => ran.push(Ran { statement: statement.name, changed, returned }),
+                Err(source) => return Err(Stopped { ran, source }),
             }
         }
         Ok(ran)
     }
 }
 
-/// Appends `text` with `before` added to the number of each parameter.
-fn renumber(text: &str, before: usize, into: &mut String) {
-    let mut pieces = text.trim_end().split('$');
-    into.push_str(pieces.next().unwrap_or_default());
-    for piece in pieces {
-        let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
-        let number: usize = piece[..digits].parse().unwrap_or_default();
-        // Writing to a String cannot fail.
-        let _ = write!(into, "${}{}", number + before, &piece[digits..]);
+fn run_one(
+    connection: &Connection,
+    text: &str,
+    arguments: impl Iterator<Item = Value>,
+) -> Result<(usize, usize), rusqlite::Error> {
+    let mut prepared = connection.prepare_cached(text)?;
+    for (index, argument) in arguments.enumerate() {
+        prepared.raw_bind_parameter(index + 1, argument)?;
+    }
+    if prepared.column_count() == 0 {
+        return Ok((prepared.raw_execute()?, 0));
+    }
+    let mut rows = prepared.raw_query();
+    let mut returned = 0;
+    while rows.next()?.is_some() {
+        returned += 1;
+    }
+    Ok((0, returned))
+}
+
+/// The statements as SQLite numbers parameters: to it `$2` is a name, whose number is that of its first place, and `?2`
+/// is the second.
+pub(crate) struct Texts(BTreeMap<&'static str, String>);
+
+impl Texts {
+    pub(crate) fn new() -> Self {
+        Self(STATEMENTS.iter().map(|statement| (statement.name, statement.text.replace('$', "?"))).collect())
+    }
+
+    fn of(&self, statement: Statement) -> &str {
+        self.0.get(statement.name).map_or(statement.text, String::as_str)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parameters_of_later_statements_are_renumbered() {
-        let mut text = String::new();
-        renumber("UPDATE t SET a = $2, b = $12 WHERE c = $1\n", 3, &mut text);
-        assert_eq!(text, "UPDATE t SET a = $5, b = $15 WHERE c = $4");
-    }
 
     #[test]
     fn every_file_is_listed_once_and_holds_one_statement() {

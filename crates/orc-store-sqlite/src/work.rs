@@ -13,7 +13,7 @@ use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RunId};
 use orc_domain::run::{Run, RunState};
 use orc_domain::time::Timestamp;
-use orc_ports::store::{Commit, Instance, StoreError};
+use orc_ports::store::{Commit, Guarded, Instance, StoreError};
 use serde::Serialize;
 
 use crate::row::step_status;
@@ -24,16 +24,16 @@ use crate::statement::{
 };
 
 /// What became of a write, for all kinds of writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Written.
     Done,
     /// Its precondition does not hold.
     Stale,
-    /// There is no such row.
-    Missing,
     /// A claim was refused.
     Refused(ClaimKind),
+    /// What became of each of its guarded updates, where it is made of such.
+    Each(Vec<Guarded>),
 }
 
 /// What to do with a write after its script ran.
@@ -92,12 +92,14 @@ impl Work {
         Ok(work)
     }
 
-    /// See [`orc_ports::store::Store::run_claim`].
-    pub(crate) fn run_claim(run: RunId, effect: EffectId, instance: InstanceId) -> Self {
-        let mut work = Self::new("run_claim", run);
-        work.script.push(RUN_CLAIM).bind(run.to_string()).bind(instance.to_string());
-        work.script.push(RUN_EXISTS).bind(run.to_string());
-        work.script.push(EFFECT_DELETE).bind(effect.to_string());
+    /// See [`orc_ports::store::Store::runs_claim`].
+    pub(crate) fn runs_claim(starts: &[(RunId, EffectId)], instance: InstanceId) -> Self {
+        let mut work = Self::new("runs_claim", instance);
+        for (run, effect) in starts {
+            work.script.push(RUN_CLAIM).bind(run.to_string()).bind(instance.to_string());
+            work.script.push(RUN_EXISTS).bind(run.to_string());
+            work.script.push(EFFECT_DELETE).bind(effect.to_string());
+        }
         work
     }
 
@@ -114,7 +116,7 @@ impl Work {
         work.script
             .push(INSTANCE_INSERT)
             .bind(instance.id.to_string())
-            .bind(instance.pid)
+            .bind(i64::from(instance.pid))
             .bind(instance.command.clone())
             .bind(instance.began_at.as_millis());
         work
@@ -132,7 +134,7 @@ impl Work {
     pub(crate) fn consumer_advance(name: &'static str, from: u64, to: u64) -> Self {
         let mut work = Self::new("consumer_advance", name);
         for statement in [CONSUMER_ADVANCE, CONSUMER_INSERT] {
-            work.script.push(statement).bind(name).bind(signed(from)).bind(signed(to));
+            work.script.push(statement).bind(name.to_owned()).bind(signed(from)).bind(signed(to));
         }
         work
     }
@@ -215,7 +217,7 @@ impl Work {
             }
         }
         if finished_at.is_some() {
-            self.script.push(COUNTER_ADD).bind(FLOWS_FINISHED).bind(1_i64);
+            self.script.push(COUNTER_ADD).bind(FLOWS_FINISHED.to_owned()).bind(1_i64);
         }
         Ok(())
     }
@@ -227,7 +229,7 @@ impl Work {
             .bind(flow.to_string())
             .bind(i64::from(step.no.0))
             .bind(step.path.to_string())
-            .bind(step_status(&step.state))
+            .bind(step_status(&step.state).to_owned())
             .bind(data);
         Ok(())
     }
@@ -262,7 +264,7 @@ impl Work {
         self.script
             .push(EVENT_INSERT)
             .bind(flow.to_string())
-            .bind(event.fact.kind())
+            .bind(event.fact.kind().to_owned())
             .bind(i64::from(EVENT_VERSION))
             .bind(event.at.as_millis())
             .bind(actor)
@@ -277,6 +279,7 @@ pub(crate) const FLOWS_FINISHED: &str = "flows_finished";
 /// Judges counts in the order in which they were made: the guard that comes first names the reason.
 pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
     let mut outcome = Outcome::Done;
+    let mut each = Vec::new();
     for (index, one) in ran.iter().enumerate() {
         let untouched = one.changed == 0;
         let contract = |what| Verdict::Undo(Err(broken(operation, id, what)));
@@ -294,11 +297,11 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
             // The query after a guarded update tells why it found nothing.
             name if name == RUN_EXISTS.name || name == INSTANCE_EXISTS.name => {
                 let updated = index > 0 && ran[index - 1].changed > 0;
-                outcome = match (updated, one.returned) {
-                    (true, _) => Outcome::Done,
-                    (false, 0) => Outcome::Missing,
-                    (false, _) => Outcome::Stale,
-                };
+                each.push(match (updated, one.returned) {
+                    (true, _) => Guarded::Updated,
+                    (false, 0) => Guarded::Missing,
+                    (false, _) => Guarded::Stale,
+                });
             }
             name if name == CONSUMER_INSERT.name => {
                 let updated = index > 0 && ran[index - 1].changed > 0;
@@ -307,7 +310,7 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
             _ => {}
         }
     }
-    Verdict::Keep(outcome)
+    Verdict::Keep(if each.is_empty() { outcome } else { Outcome::Each(each) })
 }
 
 /// What an effect needs before it may be delivered. A new kind that leaves the machine (comment, push, notification) is

@@ -1,32 +1,28 @@
-//! The one writer: takes what is waiting, makes one transaction of it, answers when that is durable.
+//! The one writer, a thread of its own: takes what is waiting, makes one transaction of it, answers when that is durable.
 //!
-//! Every write stands between savepoints, so each succeeds or fails alone; a failure of the database itself (no room, a
-//! read-only file) fails the whole batch, nothing of which was answered. The writer stays usable after any failure.
-//! It never answers before the outer COMMIT, never opens a transaction that only reads, and ends when told to or when
-//! every handle is gone.
+//! Every write of several stands behind a savepoint, so each succeeds or fails alone; a failure of the database itself (no
+//! room, a read-only file) fails the whole batch, nothing of which was answered. The writer stays usable after any
+//! failure. It never answers before the COMMIT, never opens a transaction that only reads, and ends when told to or when
+//! every handle is gone. Between two statements there is nothing but a call: docs/adr/0010-writer-without-sqlx.md.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::path::Path;
 use std::time::Duration;
 
 use orc_ports::store::StoreError;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection as _, Executor as _};
+use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::failure::Failure;
-use crate::statement::Stopped;
+use crate::schema::{cannot_open, open_writable};
+use crate::statement::{Stopped, Texts};
 use crate::work::{Durability, Outcome, Verdict, Work, judge};
 
 /// Writes in one transaction. More would make the first of them wait too long.
 const BATCH: usize = 256;
 /// Writes that may wait: a few batches; whoever comes then waits for room, so memory stays bounded.
-pub(crate) const QUEUE: usize = 4 * BATCH;
+const QUEUE: usize = 4 * BATCH;
 /// Quiet time after which the write-ahead log is copied back, so that it is short when somebody reads the file.
 const IDLE: Duration = Duration::from_millis(500);
-
-/// Looks at an answer that is under way before the task sleeps, each about a microsecond.
-const LOOKS: u32 = 200;
 
 /// What the writer is sent.
 pub(crate) enum Message {
@@ -48,26 +44,54 @@ struct Entry {
 
 /// See the module.
 pub(crate) struct Writer {
-    connection: SqliteConnection,
+    connection: Connection,
+    texts: Texts,
     durability: Durability,
     unsaved: bool,
 }
 
+/// Opens the database on a thread that then writes what it is sent.
+pub(crate) async fn start(path: &Path) -> Result<mpsc::Sender<Message>, StoreError> {
+    let (inbox, messages) = mpsc::channel(QUEUE);
+    let (ready, opened) = oneshot::channel();
+    let place = path.to_owned();
+    let body = move || {
+        // The timer is all that is wanted of it.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.map_err(|error| cannot_open(&place, error));
+        let (runtime, connection) = match runtime.and_then(|runtime| Ok((runtime, open_writable(&place)?))) {
+            Ok(both) => both,
+            Err(error) => {
+                // Nobody hears it whose caller is gone.
+                let _ = ready.send(Err(error));
+                return;
+            }
+        };
+        if ready.send(Ok(())).is_ok() {
+            runtime.block_on(Writer::new(connection).run(messages));
+        }
+    };
+    let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(body);
+    thread.map_err(|error| cannot_open(path, error))?;
+    opened.await.map_err(|_| StoreError::Closed)??;
+    Ok(inbox)
+}
+
 impl Writer {
     /// `connection` was opened with `synchronous` NORMAL and is used by nobody else.
-    pub(crate) const fn new(connection: SqliteConnection) -> Self {
-        Self { connection, durability: Durability::Process, unsaved: false }
+    fn new(connection: Connection) -> Self {
+        Self { connection, texts: Texts::new(), durability: Durability::Process, unsaved: false }
     }
 
     /// Writes until it is told to close, or until nobody is left who could.
-    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
+    async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
         let mut waiting = Vec::with_capacity(BATCH);
         loop {
             let received = if self.unsaved {
                 match tokio::time::timeout(IDLE, inbox.recv_many(&mut waiting, BATCH)).await {
                     Ok(received) => received,
                     Err(_) => {
-                        self.checkpoint().await;
+                        self.checkpoint();
                         continue;
                     }
                 }
@@ -84,10 +108,10 @@ impl Writer {
                     Message::Close(done) => close = Some(done),
                 }
             }
-            self.write(writes).await;
+            self.write(writes);
             if received == 0 || close.is_some() {
                 inbox.close();
-                if let Err(error) = self.connection.close().await {
+                if let Err((_, error)) = self.connection.close() {
                     tracing::warn!(%error, "the database did not close cleanly");
                 }
                 if let Some(done) = close
@@ -101,20 +125,20 @@ impl Writer {
     }
 
     /// One transaction over `writes`, then their answers.
-    async fn write(&mut self, writes: Vec<(Work, Answer)>) {
+    fn write(&mut self, writes: Vec<(Work, Answer)>) {
         if writes.is_empty() {
             return;
         }
+        let is_lone = writes.len() == 1;
         let needed = writes.iter().map(|(work, _)| work.durability).max().unwrap_or(Durability::Process);
         let mut entries = Vec::with_capacity(writes.len());
-        let mut broken = self.set_durability(needed).await.err();
-        let mut open = false;
+        let mut broken = self.set_durability(needed).and_then(|()| self.execute("BEGIN IMMEDIATE")).err();
         for (work, answer) in writes {
             let (operation, id) = (work.operation, work.id.clone());
             let outcome = if broken.is_some() {
                 Ok(Outcome::Done)
             } else {
-                let result = self.write_one(work, &mut open).await;
+                let result = self.write_one(work, is_lone);
                 result.unwrap_or_else(|failure| {
                     broken = Some(failure);
                     Ok(Outcome::Done)
@@ -122,12 +146,13 @@ impl Writer {
             };
             entries.push(Entry { operation, id, answer, outcome });
         }
-        if broken.is_none() {
-            broken = soon(self.connection.execute("COMMIT")).await.err().map(Failure::from);
+        // A lone write that was taken back has ended the transaction.
+        if broken.is_none() && !self.connection.is_autocommit() {
+            broken = self.execute("COMMIT").err();
         }
         if let Some(failure) = &broken {
-            // SQLite may have rolled back by itself, then this says that there is no transaction.
-            let undone = self.connection.execute("ROLLBACK").await;
+            // SQLite may have rolled back by itself, then there is no transaction.
+            let undone = if self.connection.is_autocommit() { Ok(()) } else { self.execute("ROLLBACK") };
             tracing::error!(error = %failure, ?undone, writes = entries.len(), "writes failed");
         }
         self.unsaved = true;
@@ -142,12 +167,13 @@ impl Writer {
         }
     }
 
-    /// Runs one write behind a savepoint; `Err` fails the batch.
-    async fn write_one(&mut self, work: Work, open: &mut bool) -> Result<Result<Outcome, StoreError>, Failure> {
-        let (prefix, count) =
-            if *open { ("RELEASE w; SAVEPOINT w; ", 2) } else { ("BEGIN IMMEDIATE; SAVEPOINT w; ", 2) };
+    /// Runs one write, behind a savepoint unless it is the only one; `Err` fails the batch.
+    fn write_one(&self, work: Work, is_lone: bool) -> Result<Result<Outcome, StoreError>, Failure> {
+        if !is_lone {
+            self.execute("SAVEPOINT w")?;
+        }
         let Work { operation, id, script, .. } = work;
-        let verdict = match soon(script.run(&mut self.connection, prefix, count)).await {
+        let verdict = match script.run(&self.connection, &self.texts) {
             Ok(ran) => judge(operation, &id, &ran),
             Err(Stopped { ran, source }) => {
                 let failure = Failure::from(source);
@@ -161,50 +187,42 @@ impl Writer {
                 }
             }
         };
-        *open = true;
         match verdict {
-            Verdict::Keep(outcome) => Ok(Ok(outcome)),
+            Verdict::Undo(outcome) if is_lone => self.execute("ROLLBACK").map(|()| outcome),
             Verdict::Undo(outcome) => {
-                self.connection.execute("ROLLBACK TO w").await?;
-                Ok(outcome)
+                self.execute("ROLLBACK TO w")?;
+                self.execute("RELEASE w").map(|()| outcome)
             }
+            Verdict::Keep(outcome) if is_lone => Ok(Ok(outcome)),
+            Verdict::Keep(outcome) => self.execute("RELEASE w").map(|()| Ok(outcome)),
         }
     }
 
-    async fn set_durability(&mut self, needed: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, needed: Durability) -> Result<(), Failure> {
         if needed == self.durability {
             return Ok(());
         }
-        let pragma = match needed {
+        self.execute(match needed {
             Durability::Process => "PRAGMA synchronous = NORMAL",
             Durability::Power => "PRAGMA synchronous = FULL",
-        };
-        self.connection.execute(pragma).await?;
+        })?;
         self.durability = needed;
         Ok(())
     }
 
+    /// A statement without arguments and rows.
+    fn execute(&self, text: &'static str) -> Result<(), Failure> {
+        self.connection.prepare_cached(text)?.execute([])?;
+        Ok(())
+    }
+
     /// Copies the log back as far as readers allow; that it cannot now is no failure.
-    async fn checkpoint(&mut self) {
+    fn checkpoint(&mut self) {
         self.unsaved = false;
-        if let Err(error) = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").await {
+        if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
             tracing::warn!(%error, "the write-ahead log was not copied back");
         }
     }
-}
-
-/// Waits for an answer of the connection's thread, which comes in pieces a few microseconds apart. To be woken for each
-/// costs more than the statement does (measured: 19 switches of threads per write), so for a short while this looks
-/// again and gives the processor to whoever wants it; then it sleeps like any other.
-async fn soon<F: Future>(answer: F) -> F::Output {
-    let mut answer = pin!(answer);
-    for _ in 0..LOOKS {
-        if let Poll::Ready(answer) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return answer;
-        }
-        std::thread::yield_now();
-    }
-    answer.await
 }
 
 #[cfg(test)]
@@ -212,7 +230,6 @@ mod tests {
     use orc_ports::reader::{FlowFilter, Reader as _};
     use orc_ports::store::{Commit, Store as _};
     use orc_testkit::conformance::store::scene;
-    use sqlx::Row as _;
     use tempfile::TempDir;
 
     use super::*;
@@ -232,13 +249,12 @@ mod tests {
             scene::prepare(&store).await;
             scene::done(&store, scene::create(scene::flow_id(1))).await;
             store.close().await.unwrap();
-            let writer = Writer::new(schema::open_writable(&path).await.unwrap());
+            let writer = Writer::new(open_writable(&path).unwrap());
             Self { directory, writer }
         }
 
-        async fn pragma(&mut self, text: &'static str) -> i64 {
-            let row = self.writer.connection.fetch_one(text).await.unwrap();
-            row.try_get(0).unwrap()
+        fn pragma(&self, text: &'static str) -> i64 {
+            self.writer.connection.query_row(text, [], |row| row.get(0)).unwrap()
         }
 
         /// One batch.
@@ -250,7 +266,7 @@ mod tests {
                 writes.push((Work::commit(commit).unwrap(), answer));
                 answers.push(answered);
             }
-            self.writer.write(writes).await;
+            self.writer.write(writes);
             let mut said = Vec::new();
             for answer in answers {
                 said.push(answer.await.unwrap());
@@ -260,7 +276,7 @@ mod tests {
 
         /// Closes, opens as a store and looks at everything.
         async fn version_of(self, flow: u32) -> u64 {
-            self.writer.connection.close().await.unwrap();
+            self.writer.connection.close().unwrap();
             let path = self.directory.path().join("orc.db");
             assert_eq!(check(&path).await.unwrap(), crate::Findings::default());
             let store = SqliteStore::open(&path).await.unwrap();
@@ -283,9 +299,9 @@ mod tests {
     #[tokio::test]
     async fn a_full_disk_fails_the_batch_and_the_writer_goes_on_when_there_is_room() {
         let mut bench = Bench::new().await;
-        let pages = bench.pragma("PRAGMA page_count").await;
+        let pages = bench.pragma("PRAGMA page_count");
         assert!(pages < 60, "{pages}");
-        bench.pragma("PRAGMA max_page_count = 100").await;
+        bench.pragma("PRAGMA max_page_count = 100");
         assert!(matches!(bench.write(&[large(1)]).await[..], [Ok(Outcome::Done)]), "there is room for one");
         // The first of the batch would fit, but nothing of a batch is true before all of it is.
         let said = bench.write(&[scene::carry_on(scene::flow_id(1), 2, Vec::new()), large(3)]).await;
@@ -293,7 +309,7 @@ mod tests {
             matches!(said[..], [Err(StoreError::Full { operation: "commit", .. }), Err(StoreError::Full { .. })]),
             "{said:?}"
         );
-        bench.pragma("PRAGMA max_page_count = 1000000").await;
+        bench.pragma("PRAGMA max_page_count = 1000000");
         let said = bench.write(&[scene::carry_on(scene::flow_id(1), 2, Vec::new()), large(3)]).await;
         assert!(matches!(said[..], [Ok(Outcome::Done), Ok(Outcome::Done)]), "{said:?}");
         assert_eq!(bench.version_of(1).await, 4);
@@ -302,10 +318,10 @@ mod tests {
     #[tokio::test]
     async fn a_read_only_database_says_so_and_the_writer_goes_on_afterwards() {
         let mut bench = Bench::new().await;
-        bench.writer.connection.execute("PRAGMA query_only = ON").await.unwrap();
+        bench.writer.connection.execute_batch("PRAGMA query_only = ON").unwrap();
         let said = bench.write(&[large(1)]).await;
         assert!(matches!(said[..], [Err(StoreError::ReadOnly { .. })]), "{said:?}");
-        bench.writer.connection.execute("PRAGMA query_only = OFF").await.unwrap();
+        bench.writer.connection.execute_batch("PRAGMA query_only = OFF").unwrap();
         assert!(matches!(bench.write(&[large(1)]).await[..], [Ok(Outcome::Done)]));
         assert_eq!(bench.version_of(1).await, 2);
     }
@@ -352,7 +368,7 @@ mod tests {
         assert!(matches!(bench.write(&[large(1)]).await[..], [Ok(Outcome::Done)]));
         let path = bench.directory.path().join("orc.db");
         let alone = bench.directory.path().join("alone.db");
-        bench.writer.checkpoint().await;
+        bench.writer.checkpoint();
         assert!(!bench.writer.unsaved);
         std::fs::copy(&path, &alone).unwrap();
         let store = SqliteStore::open(&alone).await.unwrap();
@@ -372,8 +388,7 @@ mod tests {
             reader.runs(None, Some(scene::run_id(scene::flow_id(9), &scene::path(0), 1)), 9).await.unwrap();
         }
         // With a snapshot left open the log could not start over, and would grow for ever.
-        let row = bench.writer.connection.fetch_one("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
-        assert_eq!(row.try_get::<i64, _>(0).unwrap(), 0, "nobody was in the way");
+        assert_eq!(bench.pragma("PRAGMA wal_checkpoint(TRUNCATE)"), 0, "nobody was in the way");
         assert_eq!(std::fs::metadata(schema::beside(&path, "-wal")).unwrap().len(), 0);
     }
 
@@ -385,9 +400,9 @@ mod tests {
             let (answer, answered) = oneshot::channel();
             let mut work = Work::consumer_advance("one", 0, 0);
             work.durability = durability;
-            bench.writer.write(vec![(work, answer)]).await;
+            bench.writer.write(vec![(work, answer)]);
             assert!(answered.await.unwrap().is_ok());
-            levels.push(bench.pragma("PRAGMA synchronous").await);
+            levels.push(bench.pragma("PRAGMA synchronous"));
         }
         assert_eq!(levels, [1, 2, 1], "NORMAL, FULL, NORMAL");
     }

@@ -63,7 +63,7 @@ async fn a_newer_database_is_refused_by_everything_but_its_facts() {
         SqliteReader::open(&path).await.err(),
         check(&path).await.err(),
         migrate(&path).await.err(),
-        backup(&path, &path.with_extension("copy")).await.err(),
+        backup(&path, &path.with_extension("copy"), false).await.err(),
     ];
     for error in errors {
         let error = error.unwrap();
@@ -245,12 +245,25 @@ async fn a_backup_is_whole_also_beside_a_writer_and_replaces_nothing() {
     let store = SqliteStore::open(&path).await.unwrap();
     done(&store, carry_on(flow_id(1), 3, Vec::new())).await;
     let copy = path.with_extension("copy");
-    let (made, next) = join(backup(&path, &copy), store.commit(carry_on(flow_id(1), 4, Vec::new()))).await;
+    let (made, next) = join(backup(&path, &copy, false), store.commit(carry_on(flow_id(1), 4, Vec::new()))).await;
     made.unwrap();
     next.unwrap();
     assert_eq!(check(&copy).await.unwrap().listed, [""; 0]);
-    let error = chain(&backup(&path, &copy).await.unwrap_err());
+    let error = chain(&backup(&path, &copy, false).await.unwrap_err());
     assert!(error.contains("orc.copy") && error.contains("there already"), "{error}");
+    backup(&path, &copy, true).await.unwrap();
+    assert_eq!(check(&copy).await.unwrap().listed, [""; 0]);
+    // What would destroy the database, or make a copy that reads somebody's log, is refused even then.
+    let error = chain(&backup(&path, &path, true).await.unwrap_err());
+    assert!(error.contains("it is the database itself"), "{error}");
+    let used = path.with_extension("used");
+    fs::write(format!("{}-wal", used.display()), "frames").unwrap();
+    let error = chain(&backup(&path, &used, true).await.unwrap_err());
+    assert!(error.contains("database in use"), "{error}");
+    fs::remove_file(format!("{}-wal", used.display())).unwrap();
+    let mut left: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().map(|one| one.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["orc.copy", "orc.db", "orc.db-shm", "orc.db-wal"], "no half of a copy is left");
     let restored = SqliteStore::open(&copy).await.unwrap();
     assert!(restored.flow_load(flow_id(1)).await.unwrap().unwrap().flow.head.version >= 4);
     done(&restored, create(flow_id(2))).await;

@@ -4,13 +4,16 @@ use orc_store_sqlite::{STATEMENTS, write_empty};
 use sqlx::{Connection as _, Executor as _, PgConnection, SqlSafeStr as _, SqliteConnection, raw_sql};
 
 /// The same schema for PostgreSQL, in order.
-const POSTGRES: &[&str] = &[include_str!("../../../migrations/postgres/0001_begin.sql")];
+const POSTGRES: &[&str] = &[
+    include_str!("../../../migrations/postgres/0001_begin.sql"),
+    include_str!("../../../migrations/postgres/0002_flows_by_name.sql"),
+];
 
 #[tokio::test]
 async fn sqlite_prepares_every_statement() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orc.db");
-    write_empty(&path).await.unwrap();
+    write_empty(&path).unwrap();
     let url = format!("sqlite://{}", path.display());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
     let mut refused = Vec::new();

@@ -107,7 +107,7 @@ impl Model {
             .collect()
     }
 
-    /// See [`Store::run_claim`].
+    /// One of those of [`Store::runs_claim`].
     pub fn run_claim(&mut self, run: RunId, effect: EffectId, instance: InstanceId) -> Guarded {
         self.effect_delivered(effect);
         match self.runs.get_mut(&run) {
@@ -474,8 +474,9 @@ impl Store for ModelStore {
         self.call("flows_unfinished", |model| Ok(model.flows_unfinished(after, limit)))
     }
 
-    fn run_claim(&self, run: RunId, effect: EffectId, instance: InstanceId) -> StoreResult<'_, Guarded> {
-        self.call("run_claim", |model| Ok(model.run_claim(run, effect, instance)))
+    fn runs_claim(&self, starts: Vec<(RunId, EffectId)>, instance: InstanceId) -> StoreResult<'_, Vec<Guarded>> {
+        let claim = |model: &mut Model, (run, effect)| model.run_claim(run, effect, instance);
+        self.call("runs_claim", |model| Ok(starts.into_iter().map(|start| claim(model, start)).collect()))
     }
 
     fn effects_pending(&self, flow: FlowId) -> StoreResult<'_, Vec<Effect>> {

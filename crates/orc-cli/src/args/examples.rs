@@ -15,6 +15,7 @@ pub(super) const RUN: &str = "\
 Examples:
   orchestrator run hello
   orchestrator run pipelines/hello.yaml --input greeting=Salut
+  orchestrator run hello --dry-run                   what would run, and how long it may take
   orchestrator run hello --output json > result.json
   orchestrator run hello --output jsonl              events, as they happen
 
@@ -25,18 +26,26 @@ pub(super) const VALIDATE: &str = "\
 Examples:
   orchestrator validate
   orchestrator validate pipelines/check.yaml
-  orchestrator validate --output json                for editors and pipelines";
+  orchestrator validate --output json                for editors and pipelines
+  orchestrator validate --output sarif > problems.sarif";
 
 pub(super) const GRAPH: &str = "\
 Examples:
   orchestrator graph hello
-  orchestrator graph hello --output dot | dot -Tsvg > hello.svg";
+  orchestrator graph hello --output svg > hello.svg
+  orchestrator graph 4h7m8a --output svg > flow.svg   a flow, with the states of its steps";
 
 pub(super) const STATUS: &str = "\
 Examples:
   orchestrator status                                everything
   orchestrator status 4h7m8a                         one flow or run, by the end of its id
-  orchestrator status --output json";
+  orchestrator status --watch                        drawn again every second
+  orchestrator status 4h7m8a --watch                 the same for one flow, until it is over
+  orchestrator status --output json
+
+With `--watch` a terminal is drawn over in place. A pipe or a file gets every section once, then only the sections that say
+something new (ages alone are nothing new), below a line with the time; `--output jsonl` gives the whole document each time
+something is new. Ctrl-C ends with 130.";
 
 pub(super) const EXPLAIN: &str = "\
 Examples:
@@ -71,6 +80,11 @@ pub(super) const RESUME: &str = "\
 Examples:
   orchestrator resume --all
   orchestrator resume 4h7m8a";
+
+pub(super) const MAN: &str = "\
+Examples:
+  orchestrator man | man -l -
+  orchestrator man --dir ~/.local/share/man/man1";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

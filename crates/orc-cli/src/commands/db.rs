@@ -40,18 +40,18 @@ pub(crate) async fn check(context: &Context, args: OutputArgs) -> CommandResult 
         .hint("keep a copy of the file as it is; a backup, made by `orchestrator db backup`, may be the way back"))
 }
 
-pub(crate) async fn backup(context: &Context, file: &Path) -> CommandResult {
+pub(crate) async fn backup(context: &Context, file: &Path, force: bool) -> CommandResult {
     need_database(context)?;
     let to = context.cwd.join(file);
-    if to.exists() {
-        let what = format!("`{}` is there already, and a backup never replaces a file", file.display());
-        return Err(Failure::new(Exit::Refused, what).hint("name a new file"));
+    if to.exists() && !force {
+        let what = format!("`{}` is there already", file.display());
+        return Err(Failure::new(Exit::Refused, what).hint("name a new file, or replace this one with --force"));
     }
-    store::backup(&context.data.database(), &to)
+    store::backup(&context.data.database(), &to, force)
         .await
         .map_err(|error| unavailable(format!("cannot write the backup `{}`", file.display())).because(error))?;
     let bytes = std::fs::metadata(&to).map_or(0, |file| file.len());
-    say(&format!("wrote {} ({bytes} bytes)", file.display()));
+    say(&format!("wrote {} ({bytes} bytes), and it is whole", file.display()));
     Ok(Exit::Success)
 }
 

@@ -65,9 +65,14 @@ pub(crate) fn print(look: &Look, carrier: &Carrier, form: Form) -> CommandResult
     if form == Form::Table {
         return output::text(&text(look, carrier));
     }
+    output::document(form, &document(look, carrier), None)
+}
+
+/// `orc/flow/1` with whether it is carried on.
+pub(crate) fn document(look: &Look, carrier: &Carrier) -> Value {
     let mut document = result::document(&look.flow);
     document["carried_on"] = json!(carrier.carries(look.flow.spec.id));
-    output::document(form, &document, None)
+    document
 }
 
 /// Steps that are over, and all that exist.

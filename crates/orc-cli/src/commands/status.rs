@@ -4,6 +4,7 @@
 //! Reads are bounded: live flows beyond [`FLOWS`] are counted, not loaded.
 
 pub(crate) mod report;
+mod watch;
 
 use orc_domain::flow::{FlowOutcome, FlowState, Step, StepOutcome, StepState};
 use orc_domain::ids::FlowId;
@@ -32,6 +33,9 @@ const LINES: usize = 10;
 const RECENT: u32 = 10;
 
 pub(crate) async fn run(context: &Context, args: &StatusArgs) -> CommandResult {
+    if args.watch {
+        return watch::run(context, args).await;
+    }
     let reader = context.reader().await?;
     let form = args.output.output;
     let Some(id) = &args.id else {

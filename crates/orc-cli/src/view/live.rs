@@ -2,18 +2,16 @@
 //!
 //! Drawn at most ten times a second. When the terminal has fewer lines than the flow has steps, those that run, that
 //! failed and that will go on are shown, and the others are counted.
-//!
-//! Lines are written over, never cleared as a screen: a terminal may keep a screen that is cleared among the lines that
-//! can be scrolled back to, and would keep every drawing.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::Stderr;
 
 use orc_domain::event::Event;
 use orc_domain::flow::StepOutcome;
 use orc_domain::time::{Millis, Timestamp};
 
 use super::View;
+use super::canvas::Canvas;
 use super::progress::{Progress, Shown, StepProgress};
 
 /// Shortest time between two drawings.
@@ -24,36 +22,22 @@ pub(crate) struct Live {
     progress: Progress,
     title: String,
     colour: bool,
-    drawn_lines: usize,
+    canvas: Canvas<Stderr>,
     drawn_at: Option<Timestamp>,
     stale: bool,
 }
 
 impl Live {
     pub(crate) fn new(progress: Progress, title: String, colour: bool) -> Self {
-        Self { progress, title, colour, drawn_lines: 0, drawn_at: None, stale: true }
+        Self { progress, title, colour, canvas: Canvas::new(std::io::stderr()), drawn_at: None, stale: true }
     }
 
     fn draw(&mut self, now: Timestamp) {
-        let (width, height) = size();
-        let lines = self.lines(now, height.saturating_sub(2).max(1));
-        let mut frame = up(self.drawn_lines);
-        for line in &lines {
-            // A line that wraps would make the next drawing write over too little.
-            let _ = writeln!(frame, "{}\x1b[K", cut(line, width));
-        }
-        frame.push_str("\x1b[J");
-        self.drawn_lines = lines.len();
+        let lines = self.lines(now, self.canvas.room());
         self.drawn_at = Some(now);
         self.stale = false;
-        let mut err = std::io::stderr().lock();
         // A terminal that is gone needs no drawing.
-        let _ = err.write_all(frame.as_bytes()).and_then(|()| err.flush());
-    }
-
-    fn wipe(&mut self) -> String {
-        let lines = std::mem::take(&mut self.drawn_lines);
-        format!("{}{}{}", up(lines), "\x1b[K\n".repeat(lines), up(lines))
+        let _ = self.canvas.draw(&lines);
     }
 
     fn lines(&self, now: Timestamp, room: usize) -> Vec<String> {
@@ -111,8 +95,7 @@ impl View for Live {
     }
 
     fn note(&mut self, text: &str) {
-        let wipe = self.wipe();
-        let _ = write!(std::io::stderr(), "{wipe}");
+        let _ = self.canvas.wipe();
         crate::output::say(text);
         self.stale = true;
         self.drawn_at = None;
@@ -123,55 +106,7 @@ impl View for Live {
     }
 
     fn end(&mut self) {
-        let wipe = self.wipe();
         // The result says what the drawing said, and stays.
-        let _ = write!(std::io::stderr(), "{wipe}");
-    }
-}
-
-/// Moves the cursor up.
-fn up(lines: usize) -> String {
-    // Zero would be read as one.
-    if lines == 0 { String::new() } else { format!("\x1b[{lines}A") }
-}
-
-/// Columns and lines of the terminal.
-fn size() -> (usize, usize) {
-    match rustix::termios::tcgetwinsize(std::io::stderr()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
-        _ => (80, 24),
-    }
-}
-
-/// The first `width` characters that show; escape sequences do not count.
-fn cut(line: &str, width: usize) -> String {
-    let (mut shown, mut escape, mut kept) = (0, false, String::with_capacity(line.len()));
-    for c in line.chars() {
-        match (escape, c) {
-            (false, '\x1b') => escape = true,
-            (true, 'm') => escape = false,
-            (true, _) => {}
-            (false, _) if c.is_control() => continue,
-            (false, _) => {
-                shown += 1;
-                if shown > width.saturating_sub(1) {
-                    break;
-                }
-            }
-        }
-        kept.push(c);
-    }
-    if kept.contains('\x1b') { kept + "\x1b[0m" } else { kept }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_cut_to_what_shows() {
-        assert_eq!(cut("abcdef", 4), "abc");
-        assert_eq!(cut("\x1b[32m✓\x1b[0m abc", 4), "\x1b[32m✓\x1b[0m a\x1b[0m");
-        assert_eq!(cut("evil\rtext\x07", 80), "eviltext");
+        let _ = self.canvas.wipe();
     }
 }

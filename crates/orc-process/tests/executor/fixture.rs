@@ -99,6 +99,8 @@ impl Fixture {
             output: self.path(&format!("outputs/{run}")),
             temp: self.path(&format!("temp/{run}")),
             limits: Limits { log_bytes: 1024 * 1024, output_bytes: 1024 },
+            stdin: None,
+            tap: None,
         }
     }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod ending;
+mod feeding;
 mod fixture;
 mod output;
 mod reaping;

@@ -167,12 +167,12 @@ pub async fn a_run_is_claimed_once(place: &dyn Place) {
     done(store.as_ref(), create(id)).await;
     done(store.as_ref(), launch(id, 1, 0)).await;
     let (run, effect) = (run_id(id, &path(0), 1), start_run(id, 0).id);
-    let claims = join(store.run_claim(run, effect, instance_id(1)), store.run_claim(run, effect, instance_id(2)));
-    let (one, two) = claims.await;
+    let claim = |number| store.runs_claim(vec![(run, effect)], instance_id(number));
+    let (one, two) = join(claim(1), claim(2)).await;
     let (one, two) = (one.expect("an answer"), two.expect("an answer"));
-    let winner = match (one, two) {
-        (Guarded::Updated, Guarded::Stale) => 1,
-        (Guarded::Stale, Guarded::Updated) => 2,
+    let winner = match (one.as_slice(), two.as_slice()) {
+        ([Guarded::Updated], [Guarded::Stale]) => 1,
+        ([Guarded::Stale], [Guarded::Updated]) => 2,
         other => panic!("one claim succeeds: {other:?}"),
     };
     assert_eq!(store.effects_pending(id).await.expect("effects"), []);
@@ -182,12 +182,21 @@ pub async fn a_run_is_claimed_once(place: &dyn Place) {
     done(store.as_ref(), launch(id, 2, 1)).await;
     done(store.as_ref(), carry_on(id, 3, vec![Change::Run(delivered(id, 1))])).await;
     let over = run_id(id, &path(1), 1);
-    let answer = store.run_claim(over, start_run(id, 1).id, instance_id(1)).await.expect("an answer");
-    assert_eq!(answer, Guarded::Stale, "a run that is over");
-    assert_eq!(store.effects_pending(id).await.expect("effects"), []);
+    done(store.as_ref(), launch(id, 4, 2)).await;
+    let next = run_id(id, &path(2), 1);
     let nobody = run_id(id, &path(9), 9);
-    let answer = store.run_claim(nobody, effect_id(id, "none"), instance_id(1)).await.expect("an answer");
-    assert_eq!(answer, Guarded::Missing);
+    let starts = vec![
+        (nobody, effect_id(id, "none")),
+        (over, start_run(id, 1).id),
+        (next, start_run(id, 2).id),
+        (next, start_run(id, 2).id),
+    ];
+    let answers = store.runs_claim(starts, instance_id(3)).await.expect("answers");
+    assert_eq!(answers, [Guarded::Missing, Guarded::Stale, Guarded::Updated, Guarded::Stale]);
+    assert_eq!(store.effects_pending(id).await.expect("effects"), []);
+    let loaded = store.flow_load(id).await.expect("read").expect("there");
+    assert!(loaded.claimed.contains(&(next, instance_id(3))), "{:?}", loaded.claimed);
+    assert_eq!(store.runs_claim(Vec::new(), instance_id(3)).await.expect("answers"), []);
 }
 
 /// Neither a run nor a flow that is over changes again.
@@ -406,7 +415,7 @@ pub async fn opening_again_finds_everything(place: &dyn Place) {
     done(store.as_ref(), launch(id, 1, 0)).await;
     done(store.as_ref(), launch(id, 2, 1)).await;
     let run = run_id(id, &path(0), 1);
-    store.run_claim(run, start_run(id, 0).id, instance_id(1)).await.expect("claimed");
+    store.runs_claim(vec![(run, start_run(id, 0).id)], instance_id(1)).await.expect("claimed");
     store.consumer_advance("one", 0, 2).await.expect("moved");
     let before = everything(store.as_ref(), 1).await;
     store.close().await.expect("it closes");

@@ -87,6 +87,8 @@ impl Trial {
             output: file("out"),
             temp: file("tmp"),
             limits: Limits { log_bytes: 64 * 1024, output_bytes: 1024 },
+            stdin: None,
+            tap: None,
         };
         self.executor.start(launch).await.map_err(|error| {
             let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));

@@ -128,17 +128,28 @@ impl Report {
 
     /// For people.
     pub(crate) fn text(&self, now: Timestamp) -> String {
-        let mut text = self.needs_text(now);
-        text.push_str(&self.running_text(now));
-        text.push_str(&self.waiting_text(now));
+        self.sections(now).into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// The members of the document that a section shows, and the section for people.
+    pub(crate) fn sections(&self, now: Timestamp) -> [(&'static [&'static str], String); 5] {
+        [
+            (&["needs_you"], self.needs_text(now)),
+            (&["running"], self.running_text(now)),
+            (&["waiting", "flows_not_shown", "steps_not_shown"], self.waiting_text(now)),
+            (&["recent"], self.recent_text(now)),
+            (&["holder", "totals"], format!("totals\n{}", self.figures(now).text("  "))),
+        ]
+    }
+
+    fn recent_text(&self, now: Timestamp) -> String {
         let mut recent = Columns::new();
         for flow in &self.recent {
             let took = format!("took {}", flow.finished_at.since(flow.created_at));
             recent.row([&flow.flow.to_string(), &flow.pipeline, flow.outcome, &ago(flow.finished_at, now), &took]);
         }
+        let mut text = String::new();
         section(&mut text, "recent", &recent);
-        text.push_str("totals\n");
-        text.push_str(&self.figures(now).text("  "));
         text
     }
 
