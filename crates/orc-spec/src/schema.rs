@@ -14,7 +14,8 @@ const MONEY_PATTERN: &str = "^[0-9]+(_[0-9]+)*(\\.[0-9]{1,6})?$";
 const DURATION_PATTERN: &str = "^([0-9]+(ms|s|m|h|d))+$";
 const SIZE_PATTERN: &str = "^[0-9]+(_[0-9]+)* ?(B|kB|KB|MB|GB|KiB|MiB|GiB)?$";
 const STEP_NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]{0,63}$";
-const VARIABLE_PATTERN: &str = "^(?!ORC_)[A-Za-z_][A-Za-z0-9_]*$";
+const VARIABLE_PATTERN: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
+const RESERVED_PATTERN: &str = "^ORC_";
 
 /// The schema of pipeline files.
 #[must_use]
@@ -95,7 +96,7 @@ fn shape(takes: Shape) -> Value {
         Shape::List => json!({ "type": ["string", "array"] }),
         Shape::Env => json!({
             "type": "object",
-            "propertyNames": { "pattern": VARIABLE_PATTERN },
+            "propertyNames": { "pattern": VARIABLE_PATTERN, "not": { "pattern": RESERVED_PATTERN } },
             "additionalProperties": { "type": SCALAR },
         }),
         Shape::EnvNames => json!({ "type": "array", "items": { "type": "string" } }),
@@ -117,7 +118,7 @@ fn shape(takes: Shape) -> Value {
         Shape::NameLists => json!({
             "type": "object",
             "propertyNames": { "pattern": STEP_NAME_PATTERN },
-            "additionalProperties": { "type": "array", "items": { "type": "string" } },
+            "additionalProperties": shape(Shape::NameOrNames),
         }),
         Shape::Matrix => {
             let maps = json!({ "type": "array", "items": { "type": "object" } });
@@ -135,7 +136,9 @@ fn shape(takes: Shape) -> Value {
         Shape::Money => json!({ "anyOf": [{ "type": "number" }, { "type": "string", "pattern": MONEY_PATTERN }] }),
         Shape::Either(shapes) => json!({ "anyOf": shapes.iter().map(|one| shape(*one)).collect::<Vec<_>>() }),
         Shape::ListOf(inner) => json!({ "type": "array", "items": table(inner) }),
-        Shape::WordList(words) => json!({ "type": "array", "items": { "enum": words } }),
+        Shape::WordList(words) => {
+            json!({ "anyOf": [{ "enum": words }, { "type": "array", "minItems": 1, "items": { "enum": words } }] })
+        }
         Shape::Steps => json!({
             "type": "object",
             "propertyNames": { "pattern": STEP_NAME_PATTERN },
@@ -148,7 +151,8 @@ fn shape(takes: Shape) -> Value {
         Shape::Named(inner) => json!({
             "type": "object",
             "propertyNames": { "pattern": STEP_NAME_PATTERN },
-            "additionalProperties": table(inner),
+            // A name with nothing after it: an input that is a text and must be given.
+            "additionalProperties": { "anyOf": [table(inner), { "type": "null" }] },
         }),
         Shape::Command => json!({
             "anyOf": [
@@ -156,10 +160,15 @@ fn shape(takes: Shape) -> Value {
                 { "type": "array", "minItems": 1, "items": { "type": ["string", "number", "boolean"] } },
             ],
         }),
-        Shape::CountOrZero(most) => json!({ "type": "integer", "minimum": 0, "maximum": most }),
+        Shape::CountOrZero(most) => json!({
+            "anyOf": [
+                { "type": "integer", "minimum": 0, "maximum": most },
+                { "type": "string", "pattern": COUNT_PATTERN },
+            ],
+        }),
         Shape::Variables => json!({
             "type": "object",
-            "propertyNames": { "pattern": VARIABLE_PATTERN },
+            "propertyNames": { "pattern": VARIABLE_PATTERN, "not": { "pattern": RESERVED_PATTERN } },
             "additionalProperties": { "type": ["string", "number", "boolean"] },
         }),
         Shape::Schema => json!({ "type": ["string", "object"] }),

@@ -307,7 +307,9 @@ fn compiled(text: &str, files: &[(&str, &str)]) -> Compiled {
     };
     let agents = agents(&["coder", "reviewer"]);
     let people = BTreeSet::from(["alice".to_owned(), "maintainers".to_owned()]);
-    let library = Library { pipelines: &read, schemas: &read, agents: &agents, people: Some(&people) };
+    let broken = BTreeSet::from(["sloppy".to_owned()]);
+    let library =
+        Library { pipelines: &read, schemas: &read, agents: &agents, broken_agents: &broken, people: Some(&people) };
     compile(&SourceFile::new("pipelines/ship.yaml", text), &library)
 }
 
@@ -477,7 +479,11 @@ fn agents_are_looked_up_and_embedded() {
     assert_eq!(agent.schema, Some(serde_json::json!({ "type": "string" })));
     let cases = [
         ("agent: codr, prompt: x", "there is no agent `codr`; did you mean `coder`?"),
-        ("agent: tester, prompt: x", "there is no agent `tester`; the agents are coder, reviewer"),
+        ("agent: tester, prompt: x", "there is no agent `tester`; the agents are coder, reviewer, sloppy"),
+        (
+            "agent: sloppy, prompt: x",
+            "the profile of the agent `sloppy` has mistakes; what is wrong is said at its own place",
+        ),
         ("agent: coder", "`a` does not say what is asked; add `prompt:`"),
         ("agent: coder, prompt:", "`prompt` needs text, not nothing"),
         ("agent: coder, promt: x", "a step has no key `promt`; did you mean `prompt`?"),
