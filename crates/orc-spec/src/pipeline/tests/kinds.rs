@@ -224,6 +224,13 @@ fn elements_of_a_repeat_are_read_by_its_body() {
     assert_eq!(told(&steps(results)), [""; 0]);
 }
 
+#[test]
+fn the_fixture_of_every_kind_alone_compiles() {
+    let compiled = pipeline(include_str!("../../../tests/fixtures/every-kind.yaml"));
+    let kinds: BTreeSet<&str> = compiled.steps.iter().map(|step| step.action.word()).collect();
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["approval", "repeat", "run", "wait"]);
+}
+
 fn cells(matrix: &str) -> Vec<String> {
     let Some(Fan { elements: Elements::Matrix(cells), .. }) =
         only_step(&format!("  a: {{ run: x, matrix: {matrix} }}\n")).fan
