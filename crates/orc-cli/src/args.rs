@@ -290,7 +290,7 @@ pub(crate) enum AgentsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
-    /// The agent's name, which is the name of its file in `agents/`
+    /// The agent's name, which is the name of its file
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

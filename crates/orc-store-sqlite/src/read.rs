@@ -19,9 +19,9 @@ use crate::row::{self, Place};
 use crate::schema::{beside, read_options};
 use crate::statement::{
     CONSUMER_GET, COUNTER_GET, EFFECTS_COUNT, EFFECTS_OF_FLOW, EVENTS_AFTER, EVENTS_LAST, EVENTS_OF_FLOW, FLOW_GET,
-    FLOWS_ALL, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_LIVE, FLOWS_LIVE_COUNT, FLOWS_UNFINISHED, INSTANCES_OPEN,
-    PIPELINE_GET, RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_ENDING, RUNS_LIVE_COUNT, RUNS_LIVE_OF_FLOW, RUNS_OF_FLOW,
-    RUNS_OF_PIPELINE, SLOTS_COUNT, STEPS_COUNTS, STEPS_OF_FLOW, Statement,
+    FLOWS_ALL, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_FINISHED_AFTER, FLOWS_LIVE, FLOWS_LIVE_COUNT, FLOWS_UNFINISHED,
+    INSTANCES_OPEN, PIPELINE_GET, RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_ENDING, RUNS_LIVE_COUNT, RUNS_LIVE_OF_FLOW,
+    RUNS_OF_FLOW, RUNS_OF_PIPELINE, SLOTS_COUNT, STEPS_COUNTS, STEPS_OF_FLOW, Statement,
 };
 use crate::work::{self, signed};
 
@@ -116,6 +116,16 @@ impl Reads {
         rows.iter()
             .map(|found| Place { table: "flows", id: row::id_of(found, "flows", "id")? }.parsed(found, "id"))
             .collect()
+    }
+
+    pub(crate) async fn flows_finished(&self, after: Option<FlowId>, limit: u32) -> Answer<Vec<(FlowSpec, FlowHead)>> {
+        let rows = query(FLOWS_FINISHED_AFTER.text)
+            .bind(after.map(|id| id.to_string()).unwrap_or_default())
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("flows_finished"))?;
+        rows.iter().map(|found| row::flow(found, row::id_of(found, "flows", "id")?)).collect()
     }
 
     pub(crate) async fn effects_pending(&self, flow: FlowId) -> Answer<Vec<Effect>> {

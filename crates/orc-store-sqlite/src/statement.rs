@@ -46,10 +46,13 @@ statements! {
     EFFECT_INSERT = "effect_insert";
     EFFECTS_COUNT = "effects_count";
     EFFECTS_OF_FLOW = "effects_of_flow";
+    EFFECTS_OF_FLOW_DELETE = "effects_of_flow_delete";
     EVENT_INSERT = "event_insert";
     EVENTS_AFTER = "events_after";
+    EVENTS_DELETE = "events_delete";
     EVENTS_LAST = "events_last";
     EVENTS_OF_FLOW = "events_of_flow";
+    FLOW_DELETE = "flow_delete";
     FLOW_FINISH = "flow_finish";
     FLOW_GET = "flow_get";
     FLOW_INSERT = "flow_insert";
@@ -57,6 +60,7 @@ statements! {
     FLOWS_ALL = "flows_all";
     FLOWS_ENDING = "flows_ending";
     FLOWS_FINISHED = "flows_finished";
+    FLOWS_FINISHED_AFTER = "flows_finished_after";
     FLOWS_LIVE = "flows_live";
     FLOWS_LIVE_COUNT = "flows_live_count";
     FLOWS_UNFINISHED = "flows_unfinished";
@@ -77,6 +81,7 @@ statements! {
     RUNS_LIVE_COUNT = "runs_live_count";
     RUNS_LIVE_OF_FLOW = "runs_live_of_flow";
     RUNS_OF_FLOW = "runs_of_flow";
+    RUNS_OF_FLOW_DELETE = "runs_of_flow_delete";
     RUNS_OF_PIPELINE = "runs_of_pipeline";
     SCAN_EFFECTS = "scan_effects";
     SCAN_EVENTS = "scan_events";
@@ -90,6 +95,7 @@ statements! {
     STEP_UPSERT = "step_upsert";
     STEPS_COUNTS = "steps_counts";
     STEPS_OF_FLOW = "steps_of_flow";
+    STEPS_OF_FLOW_DELETE = "steps_of_flow_delete";
 }
 
 /// Statements in order, with their arguments.

@@ -13,7 +13,7 @@ use futures_util::future::{BoxFuture, ready};
 use orc_domain::claim::{Claim, ClaimKind};
 use orc_domain::effect::{Change, Effect};
 use orc_domain::event::Event;
-use orc_domain::flow::{Flow, FlowHead, StepNo};
+use orc_domain::flow::{Flow, FlowHead, FlowState, StepNo};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RunId};
 use orc_domain::path::StepPath;
@@ -21,7 +21,7 @@ use orc_domain::run::Run;
 use orc_domain::time::Timestamp;
 use orc_ports::store::{Commit, Committed, Guarded, Instance, LoadedFlow, Store, StoreError, StoreResult};
 
-/// A run as the model keeps it, for ever.
+/// A run as the model keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptRun {
     /// The run.
@@ -43,6 +43,8 @@ pub struct Model {
     outbox: BTreeMap<FlowId, Vec<Effect>>,
     slots: BTreeSet<RunId>,
     events: Vec<Event>,
+    /// Events that were removed; all that is left has greater positions.
+    removed_events: u64,
     instances: BTreeMap<InstanceId, (Instance, Option<Timestamp>)>,
     consumers: BTreeMap<String, u64>,
 }
@@ -168,7 +170,7 @@ impl Model {
     /// See [`Store::events_after`].
     #[must_use]
     pub fn events_after(&self, position: u64, limit: u32) -> Vec<Event> {
-        let from = usize::try_from(position).unwrap_or(usize::MAX);
+        let from = usize::try_from(position.saturating_sub(self.removed_events)).unwrap_or(usize::MAX);
         self.events.iter().skip(from).take(limit as usize).cloned().collect()
     }
 
@@ -187,7 +189,30 @@ impl Model {
         Guarded::Updated
     }
 
-    /// Every flow there ever was, in order of id.
+    /// See [`Store::flow_remove`].
+    pub fn flow_remove(&mut self, id: FlowId, finished_before: Timestamp) -> bool {
+        let is_over = |flow: &Flow| matches!(flow.head.state, FlowState::Finished { at, .. } if at < finished_before);
+        if !self.flows.get(&id).is_some_and(is_over) {
+            return false;
+        }
+        self.flows.remove(&id);
+        self.runs.retain(|_, kept| kept.run.flow != id);
+        self.paths.retain(|(flow, _), _| *flow != id);
+        self.attempts.retain(|(flow, _, _), _| *flow != id);
+        self.outbox.remove(&id);
+        true
+    }
+
+    /// See [`Store::events_remove`].
+    pub fn events_remove(&mut self, up_to: u64) {
+        let passed = self.consumers.values().min().copied().unwrap_or(0);
+        let newest = self.events.last().map_or(0, |event| event.position);
+        let up_to = up_to.min(passed).min(newest.saturating_sub(1));
+        self.events.retain(|event| event.position > up_to);
+        self.removed_events = self.removed_events.max(up_to);
+    }
+
+    /// Every flow that is kept, in order of id.
     pub fn flow_ids(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.flows.keys().copied()
     }
@@ -204,7 +229,7 @@ impl Model {
         self.runs.get(&id)
     }
 
-    /// Every run there ever was, in order of id.
+    /// Every run that is kept, in order of id.
     pub fn runs(&self) -> impl Iterator<Item = &KeptRun> {
         self.runs.values()
     }
@@ -215,7 +240,7 @@ impl Model {
         &self.slots
     }
 
-    /// Every event, in order of position.
+    /// Every event that is kept, in order of position.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
@@ -363,7 +388,7 @@ impl Model {
         }
         for body in &commit.decision.events {
             self.events.push(Event {
-                position: self.events.len() as u64 + 1,
+                position: self.removed_events + self.events.len() as u64 + 1,
                 flow: commit.flow,
                 workspace,
                 body: body.clone(),
@@ -512,6 +537,17 @@ impl Store for ModelStore {
 
     fn consumer_advance(&self, name: &'static str, from: u64, to: u64) -> StoreResult<'_, Guarded> {
         self.call("consumer_advance", |model| Ok(model.consumer_advance(name, from, to)))
+    }
+
+    fn flow_remove(&self, id: FlowId, finished_before: Timestamp) -> StoreResult<'_, bool> {
+        self.call("flow_remove", |model| Ok(model.flow_remove(id, finished_before)))
+    }
+
+    fn events_remove(&self, up_to: u64) -> StoreResult<'_, ()> {
+        self.call("events_remove", |model| {
+            model.events_remove(up_to);
+            Ok(())
+        })
     }
 
     fn close(&self) -> StoreResult<'_, ()> {

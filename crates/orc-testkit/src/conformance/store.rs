@@ -3,6 +3,7 @@
 //! A property gets a [`Place`]: somewhere a store can be opened, closed and opened again. It never looks behind the port.
 
 mod differential;
+mod removal;
 pub mod scene;
 mod shapes;
 
@@ -24,6 +25,7 @@ use self::scene::{
 };
 
 pub use self::differential::agrees_with_the_model;
+pub use self::removal::{events_are_removed_from_the_oldest_on, only_what_is_over_is_removed};
 
 /// Somewhere a store lives.
 pub trait Place: Send + Sync {
@@ -51,6 +53,8 @@ macro_rules! store_conformance {
             instances_end_once
             opening_again_finds_everything
             a_commit_outside_the_contract_leaves_nothing
+            only_what_is_over_is_removed
+            events_are_removed_from_the_oldest_on
             agrees_with_the_model
         }
     };
