@@ -1,5 +1,6 @@
 -- Ids are their printed text, times are milliseconds since 1970, structured values are JSON in TEXT.
--- Columns beside a JSON column repeat what keys, guards and orders need; the JSON is what is read back.
+-- Columns beside a JSON column repeat what keys, guards and orders need; the JSON is what is read back. It stands last, so
+-- that what only counts or orders rows need not read over it.
 
 -- Definitions that flows pinned; never changed.
 CREATE TABLE pipelines (
@@ -14,25 +15,32 @@ CREATE TABLE flows (
     workspace TEXT NOT NULL,
     pipeline TEXT NOT NULL REFERENCES pipelines (hash),
     name TEXT NOT NULL,
-    spec TEXT NOT NULL,
-    head TEXT NOT NULL,
     version BIGINT NOT NULL,
     wake_at BIGINT,
+    queued_at BIGINT,
     updated_at BIGINT NOT NULL,
-    finished_at BIGINT
+    finished_at BIGINT,
+    spec TEXT NOT NULL,
+    head TEXT NOT NULL
 );
 CREATE INDEX flows_live ON flows (id) WHERE finished_at IS NULL;
 CREATE INDEX flows_finished ON flows (id) WHERE finished_at IS NOT NULL;
+CREATE INDEX flows_due ON flows (wake_at, id) WHERE finished_at IS NULL;
+CREATE INDEX flows_queued ON flows (id) WHERE queued_at IS NOT NULL;
+-- Ids are told apart by their last six characters; people name them by their end.
+CREATE INDEX flows_ending ON flows (substr(id, 26));
 
 CREATE TABLE steps (
     flow TEXT NOT NULL REFERENCES flows (id),
     no BIGINT NOT NULL,
     path TEXT NOT NULL,
     status TEXT NOT NULL,
+    waits_for TEXT,
     data TEXT NOT NULL,
     PRIMARY KEY (flow, no),
     UNIQUE (flow, path)
 );
+CREATE INDEX steps_waiting ON steps (waits_for, flow) WHERE waits_for IS NOT NULL;
 
 -- `position` is the order of creation; ids of one flow have no order in time.
 CREATE TABLE runs (
@@ -41,6 +49,7 @@ CREATE TABLE runs (
     flow TEXT NOT NULL REFERENCES flows (id),
     path TEXT NOT NULL,
     attempt BIGINT NOT NULL,
+    agent TEXT,
     started_at BIGINT,
     finished_at BIGINT,
     claimed_by TEXT,
@@ -49,10 +58,37 @@ CREATE TABLE runs (
     UNIQUE (flow, path, attempt)
 );
 CREATE INDEX runs_live ON runs (flow) WHERE finished_at IS NULL;
+CREATE INDEX runs_of_agent ON runs (agent, position) WHERE agent IS NOT NULL;
+CREATE INDEX runs_ending ON runs (substr(id, 25));
+
+-- What waits for an answer, and what was answered. `answer_time` is that of an answer, in milliseconds.
+CREATE TABLE requests (
+    id TEXT PRIMARY KEY,
+    flow TEXT NOT NULL REFERENCES flows (id),
+    opened_at BIGINT NOT NULL,
+    resolved_at BIGINT,
+    answer TEXT,
+    answered_by TEXT,
+    answer_time BIGINT,
+    data TEXT NOT NULL
+);
+CREATE INDEX requests_open ON requests (opened_at, id) WHERE resolved_at IS NULL;
+CREATE INDEX requests_open_of_flow ON requests (flow, id) WHERE resolved_at IS NULL;
+CREATE INDEX requests_resolved ON requests (resolved_at, id) WHERE resolved_at IS NOT NULL;
+CREATE INDEX requests_answers ON requests (answered_by, answer_time, answer) WHERE answer_time IS NOT NULL;
+CREATE INDEX requests_ending ON requests (substr(id, 25));
 
 -- Runs that hold one of the instance's counted slots.
 CREATE TABLE slots (
     run TEXT PRIMARY KEY REFERENCES runs (id)
+);
+
+-- Places in concurrency groups that are taken; `step` is -1 where the flow as a whole has one.
+CREATE TABLE places (
+    name TEXT NOT NULL,
+    flow TEXT NOT NULL REFERENCES flows (id),
+    step BIGINT NOT NULL,
+    PRIMARY KEY (name, flow, step)
 );
 
 -- Positions have no gap; only the newest rows are appended, only the oldest may ever be removed.

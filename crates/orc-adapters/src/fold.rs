@@ -120,6 +120,10 @@ impl Listener for CommandListener {
         self.told.statistics
     }
 
+    fn usage(&self) -> Usage {
+        self.told.usage
+    }
+
     fn says_blocked(&self) -> bool {
         matches!(self.told.trouble, Some(Trouble::Ask(_) | Trouble::Blocked(_)))
     }
@@ -186,7 +190,14 @@ impl Told {
         self.statistics.events = self.statistics.events.saturating_add(1);
         match event {
             AgentEvent::Message { text } => self.message = Some(Tail::of(&text)),
-            AgentEvent::Tool { state: ToolState::Finished, .. } => self.statistics.last_progress_at = Some(at),
+            AgentEvent::Tool { state, .. } => {
+                if state == ToolState::Finished {
+                    self.statistics.last_progress_at = Some(at);
+                }
+                if matches!(state, ToolState::Finished | ToolState::Failed) {
+                    self.usage.tool_calls = self.usage.tool_calls.saturating_add(1);
+                }
+            }
             AgentEvent::Usage(usage) => self.usage = self.usage.plus(usage),
             AgentEvent::Output { value } => {
                 self.output = Some(value);
@@ -211,7 +222,7 @@ impl Told {
                     self.refused_output = Some(why);
                 }
             }
-            AgentEvent::Text { .. } | AgentEvent::Progress { .. } | AgentEvent::Tool { .. } => {}
+            AgentEvent::Text { .. } | AgentEvent::Progress { .. } => {}
         }
     }
 

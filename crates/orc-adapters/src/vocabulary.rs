@@ -125,6 +125,7 @@ fn usage(members: &Map<String, Value>) -> Result<Usage, String> {
         cache_read: number("cache_read", 0)?,
         cache_write: number("cache_write", 0)?,
         calls: number("calls", 1)?,
+        tool_calls: number("tool_calls", 0)?,
         cost: UsdMicros::from_micros(cost.map_err(|_| "its `cost_usd_micros` is more than there is".to_owned())?),
     })
 }

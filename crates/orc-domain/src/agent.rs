@@ -104,6 +104,9 @@ pub struct Usage {
     pub cache_write: u64,
     /// Calls of a model.
     pub calls: u64,
+    /// Calls of tools.
+    #[serde(default)]
+    pub tool_calls: u64,
     /// What it says that it cost; never believed for a wall.
     pub cost: UsdMicros,
 }
@@ -119,6 +122,7 @@ impl Usage {
             cache_read: self.cache_read.saturating_add(other.cache_read),
             cache_write: self.cache_write.saturating_add(other.cache_write),
             calls: self.calls.saturating_add(other.calls),
+            tool_calls: self.tool_calls.saturating_add(other.tool_calls),
             cost: UsdMicros::from_micros(self.cost.as_micros().saturating_add(other.cost.as_micros())),
         }
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::agent::Usage;
 use crate::money::UsdMicros;
 use crate::time::Millis;
 
@@ -31,54 +32,6 @@ pub enum OnExhausted {
     Fail,
     /// Nothing new starts; somebody may raise the wall for this long, then the flow ends.
     Wait(Millis),
-}
-
-/// What agents used, as far as they told. Counts only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Calls of models.
-    pub model_calls: u64,
-    /// Calls of tools.
-    pub tool_calls: u64,
-    /// Tokens that went in.
-    pub input: u64,
-    /// Tokens that came out, without reasoning.
-    pub output: u64,
-    /// Tokens of reasoning.
-    pub reasoning: u64,
-    /// Tokens read from a cache.
-    pub cache_read: u64,
-    /// Tokens written to a cache.
-    pub cache_write: u64,
-    /// What it cost.
-    pub cost: UsdMicros,
-}
-
-impl Usage {
-    /// Tokens of all classes.
-    #[must_use]
-    pub const fn tokens(&self) -> u64 {
-        self.input
-            .saturating_add(self.output)
-            .saturating_add(self.reasoning)
-            .saturating_add(self.cache_read)
-            .saturating_add(self.cache_write)
-    }
-
-    /// Both together.
-    #[must_use]
-    pub const fn plus(self, more: Self) -> Self {
-        Self {
-            model_calls: self.model_calls.saturating_add(more.model_calls),
-            tool_calls: self.tool_calls.saturating_add(more.tool_calls),
-            input: self.input.saturating_add(more.input),
-            output: self.output.saturating_add(more.output),
-            reasoning: self.reasoning.saturating_add(more.reasoning),
-            cache_read: self.cache_read.saturating_add(more.cache_read),
-            cache_write: self.cache_write.saturating_add(more.cache_write),
-            cost: UsdMicros::from_micros(self.cost.as_micros().saturating_add(more.cost.as_micros())),
-        }
-    }
 }
 
 /// Which wall was reached.
@@ -120,7 +73,7 @@ impl Budget {
         let money = self.usd.map(|usd| u64::try_from(usd.as_micros()).unwrap_or(0));
         let cost = u64::try_from(usage.cost.as_micros()).unwrap_or(0);
         [
-            (Wall::ModelCalls, over(self.model_calls, usage.model_calls)),
+            (Wall::ModelCalls, over(self.model_calls, usage.calls)),
             (Wall::ToolCalls, over(self.tool_calls, usage.tool_calls)),
             (Wall::Tokens, over(self.tokens, usage.tokens())),
             (Wall::Usd, over(money, cost)),
@@ -137,8 +90,7 @@ mod tests {
     #[test]
     fn a_wall_is_reached_at_its_limit_and_moves_when_it_is_raised() {
         let budget = Budget { model_calls: Some(3), usd: UsdMicros::parse("0.5"), ..Budget::default() };
-        let used =
-            |calls, micros| Usage { model_calls: calls, cost: UsdMicros::from_micros(micros), ..Usage::default() };
+        let used = |calls, micros| Usage { calls, cost: UsdMicros::from_micros(micros), ..Usage::default() };
         assert_eq!(budget.reached(&used(2, 0), 1), None);
         assert_eq!(budget.reached(&used(3, 0), 1), Some(Wall::ModelCalls));
         assert_eq!(budget.reached(&used(0, 500_000), 1), Some(Wall::Usd));

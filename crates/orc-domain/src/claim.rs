@@ -28,6 +28,20 @@ pub enum Claim {
     },
 }
 
+impl Claim {
+    /// Whether both are about the same place of the same holder, whatever limit they count.
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Slot { run: one }, Self::Slot { run: two }) => one == two,
+            (Self::Group { name: one, holder: by, .. }, Self::Group { name: two, holder, .. }) => {
+                one == two && by == holder
+            }
+            (Self::Slot { .. } | Self::Group { .. }, _) => false,
+        }
+    }
+}
+
 /// Who holds a place in a concurrency group: a flow as a whole, or a step of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Holder {

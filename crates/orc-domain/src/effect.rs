@@ -161,8 +161,14 @@ impl Decision {
         }
         self.events.extend(later.events);
         self.effects.extend(later.effects);
+        for release in later.releases {
+            // What was only claimed here is given back by not claiming it.
+            match self.claims.iter().position(|claim| claim.is_same_place(&release)) {
+                Some(at) => drop(self.claims.remove(at)),
+                None => self.releases.push(release),
+            }
+        }
         self.claims.extend(later.claims);
-        self.releases.extend(later.releases);
         self.transitions.extend(later.transitions);
         self
     }

@@ -254,6 +254,9 @@ pub struct Step {
     /// Of these, those that failed because a service outside had a bad moment.
     #[serde(default)]
     pub upstream: u32,
+    /// Concurrency groups that it is in while it is under way.
+    #[serde(default)]
+    pub places: Vec<String>,
     /// How often its agent was told that it owes something.
     #[serde(default)]
     pub reminders: u32,

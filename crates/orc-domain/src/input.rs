@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::action::WaitEvent;
-use crate::budget::Usage;
+use crate::agent::{Statistics, Usage};
 use crate::flow::FlowOutcome;
 use crate::hold::HoldReason;
 use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId};
@@ -49,8 +49,8 @@ pub enum Input {
     RunHeard {
         /// Which run.
         run: RunId,
-        /// When it said something last.
-        at: Timestamp,
+        /// What is known of its output.
+        statistics: Statistics,
         /// What it used so far.
         usage: Usage,
         /// It does the same again and again.
@@ -68,6 +68,12 @@ pub enum Input {
     /// Somebody wants the flow to end; the second time at once.
     Cancel {
         /// End at once even if it is the first time.
+        force: bool,
+    },
+    /// Another flow wants it to end: the one it is a child of, or a newer one of its concurrency group. Other than a cancel
+    /// it means the same however often it is heard.
+    End {
+        /// At once.
         force: bool,
     },
     /// A child flow is over.
@@ -145,8 +151,8 @@ pub struct Told {
     pub usage: Usage,
     /// Why it stopped, where that is known.
     pub stop: Option<AgentStop>,
-    /// When it said something last, if it did.
-    pub last_output_at: Option<Timestamp>,
+    /// What is known of its output.
+    pub statistics: Statistics,
 }
 
 /// How a process ended.

@@ -7,7 +7,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Usage, Wall};
+pub use crate::agent::AgentStop;
+use crate::agent::{Statistics, Usage};
+use crate::budget::Wall;
 use crate::flow::StepNo;
 use crate::ids::{ContentHash, FlowId, InstanceId, MessageId, RunId};
 use crate::path::StepPath;
@@ -48,8 +50,8 @@ pub struct AgentRun {
     pub profile: ContentHash,
     /// How long it may say nothing.
     pub silence: Millis,
-    /// When it said something last; its start at first.
-    pub last_output_at: Option<Timestamp>,
+    /// What is known of its output.
+    pub statistics: Statistics,
     /// What it used, as it told.
     pub usage: Usage,
     /// Messages that it took from the inbox of its conversation.
@@ -71,65 +73,6 @@ pub struct Message {
     pub at: Timestamp,
     /// The text.
     pub text: String,
-}
-
-/// Why an agent stopped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentStop {
-    /// It had nothing more to do.
-    NoToolUse,
-    /// It took as many turns as it may.
-    MaxTurns,
-    /// What it was told did not fit.
-    PromptTooLong,
-    /// A hook ended it.
-    Hook,
-    /// It was ended, or broke off.
-    Abort,
-    /// It said nothing for too long.
-    Silence,
-    /// A wall was reached.
-    Spend,
-    /// It did the same again and again.
-    Looping,
-    /// A person took over.
-    Takeover,
-    /// It owed something and did not deliver it.
-    Contract,
-}
-
-impl AgentStop {
-    /// All of them.
-    pub const ALL: &[Self] = &[
-        Self::NoToolUse,
-        Self::MaxTurns,
-        Self::PromptTooLong,
-        Self::Hook,
-        Self::Abort,
-        Self::Silence,
-        Self::Spend,
-        Self::Looping,
-        Self::Takeover,
-        Self::Contract,
-    ];
-
-    /// The word in rows and documents.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::NoToolUse => "no_tool_use",
-            Self::MaxTurns => "max_turns",
-            Self::PromptTooLong => "prompt_too_long",
-            Self::Hook => "hook",
-            Self::Abort => "abort",
-            Self::Silence => "silence",
-            Self::Spend => "spend",
-            Self::Looping => "looping",
-            Self::Takeover => "takeover",
-            Self::Contract => "contract",
-        }
-    }
 }
 
 /// Where a run stands.
@@ -196,14 +139,6 @@ pub enum StopReason {
     Looping,
     /// A wall was reached.
     Wall(Wall),
-}
-
-impl StopReason {
-    /// Whether its step is no longer wanted, so that what a run that was stopped for it did not do is done by no other.
-    #[must_use]
-    pub const fn is_final(self) -> bool {
-        matches!(self, Self::Cancel | Self::FailFast | Self::FinallyDeadline)
-    }
 }
 
 /// A process, so that it can be recognised even after its number was used again.

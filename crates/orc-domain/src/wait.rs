@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::action::WaitEvent;
 use crate::flow::StepNo;
 use crate::ids::{FlowId, RequestId};
+use crate::run::Stopping;
 use crate::time::Timestamp;
 use crate::value::Value;
 
@@ -26,6 +27,8 @@ pub enum Wait {
         flow: FlowId,
         /// When its parent asks whether it is still there.
         look_at: Timestamp,
+        /// Set once it was asked to end.
+        stop: Option<Stopping>,
     },
     /// People.
     Request {
@@ -72,8 +75,6 @@ pub struct FanOut {
     pub total: u32,
     /// Elements written so far; a join waits until it equals `total`.
     pub expanded: u32,
-    /// The position of element 0; elements follow without gaps.
-    pub first: StepNo,
     /// Elements that were not written were given up, by a cancel or `fail_fast`.
     pub cut: bool,
 }

@@ -1,4 +1,5 @@
-//! What has come due: back-offs that are over, runs past their deadline, ends that were not confirmed, pages to write.
+//! What has come due: back-offs that are over, runs past their deadline or silent, ends that were not confirmed, waits and
+//! requests at their end, holds and walls.
 
 use orc_domain::effect::EffectKind;
 use orc_domain::event::Fact;
@@ -12,23 +13,36 @@ use orc_domain::transition::Transition;
 use crate::draft::Draft;
 
 /// How long after the end of the grace time a stop that was not confirmed is asked for again.
-const STOP_MARGIN: Millis = Millis::from_secs(30);
+pub(crate) const STOP_MARGIN: Millis = Millis::from_secs(30);
 
 impl Draft<'_> {
     /// Draws the consequences of time.
     pub(crate) fn fire_alarms(&mut self) {
+        self.lift_expired();
         while let Some((at, no)) = self.resident.index.alarms.first().copied() {
             if at > self.now {
                 break;
             }
-            match self.step(no).state {
-                StepState::Ready { held_by, .. } => self.come_due(no, held_by.is_none()),
-                StepState::Active { run } => self.run_alarm(no, run),
-                StepState::Blocked | StepState::Waiting(_) | StepState::Finished { .. } => {
+            match &self.step(no).state {
+                StepState::Ready { held_by, .. } => {
+                    let fresh = held_by.is_none();
+                    self.come_due(no, fresh);
+                }
+                StepState::Active { run } => {
+                    let run = *run;
+                    self.run_alarm(no, run);
+                }
+                StepState::Waiting(wait) => {
+                    let wait = wait.clone();
+                    self.wait_alarm(no, wait);
+                }
+                StepState::Blocked | StepState::Finished { .. } => {
                     self.resident.index.alarms.remove(&(at, no));
                 }
             }
         }
+        self.fire_requests();
+        self.check_walls();
         if let Some((Phase::Finally { deadline }, _)) = self.live()
             && deadline <= self.now
         {
@@ -45,9 +59,12 @@ impl Draft<'_> {
                 self.take(Transition::RunStartDeadline);
                 self.ask_to_stop(no, id, StopReason::StartDeadline, true);
             }
-            RunState::Running { stop: None, .. } => {
-                self.take(Transition::RunTimeout);
-                self.ask_to_stop(no, id, StopReason::Timeout, false);
+            RunState::Running { stop: None, deadline, .. } => {
+                let late = *deadline <= self.now;
+                if late || !self.fell_silent(no, id) {
+                    self.take(Transition::RunTimeout);
+                    self.ask_to_stop(no, id, StopReason::Timeout, false);
+                }
             }
             RunState::Pending { stop: Some(stop), .. } | RunState::Running { stop: Some(stop), .. } => {
                 let reason = stop.reason;
@@ -72,7 +89,7 @@ impl Draft<'_> {
         let path = self.step(no).path.clone();
         self.tell(Fact::RunStopRequested { path, run: id, reason: kept, forced });
         let label = if forced { "kill" } else { "stop" };
-        self.effect(id, label, EffectKind::StopRun { run: id, reason: kept, grace });
+        self.effect(id.uuid(), label, EffectKind::StopRun { run: id, reason: kept, grace });
     }
 
     /// The deadline of `finally`: what has not begun is cancelled, what runs is ended, and `finally` has failed, also if all

@@ -1,26 +1,32 @@
 //! The flow while a decision changes it, and what the decision has gathered so far.
 //!
-//! Every change of a step goes through [`Draft::edit`] and every change of a run through [`Draft::edit_run`], so that the
-//! index stays true and the row is written. Nothing here decides anything.
+//! Every change of a step goes through [`Draft::edit`], of a run through [`Draft::edit_run`], of a request through
+//! [`Draft::edit_request`], so that the index stays true and the row is written. Nothing here decides anything.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use orc_domain::claim::Claim;
+use orc_domain::claim::{Claim, Holder};
 use orc_domain::effect::{Change, Decision, Effect, EffectKind};
 use orc_domain::event::{EventBody, Fact};
-use orc_domain::flow::{FlowState, Phase, Step, StepNo, StepState, Stop};
+use orc_domain::flow::{FlowHead, FlowState, Phase, Step, StepNo, StepState, Stop};
 use orc_domain::graph::StepSpec;
-use orc_domain::ids::{EffectId, RunId};
+use orc_domain::ids::{EffectId, FlowId, RequestId, RunId};
 use orc_domain::principal::Principal;
-use orc_domain::run::{Run, RunState};
+use orc_domain::request::Request;
+use orc_domain::run::{Run, RunState, StopReason};
 use orc_domain::time::{Millis, Timestamp};
 use orc_domain::transition::Transition;
 
 use crate::Context;
-use crate::resident::{Resident, alarm_of};
+use crate::index::{alarm_of, request_alarm};
+use crate::resident::Resident;
 
 /// A step that waits for a slot is looked at again after this time even if nobody says that one is free.
 pub(crate) const HELD_RETRY: Millis = Millis::from_secs(5);
+/// The same for a place in a concurrency group.
+const GROUP_RETRY: Millis = Millis::from_secs(60);
+/// What waits for a person who may never come is looked at now and then all the same.
+const LONGEST_WAIT: Millis = Millis::from_secs(3600);
 
 pub(crate) struct Draft<'a> {
     pub(crate) resident: Resident,
@@ -37,6 +43,7 @@ pub(crate) struct Draft<'a> {
     head_changed: bool,
     steps: BTreeSet<StepNo>,
     runs: BTreeMap<RunId, Run>,
+    requests: BTreeMap<RequestId, Request>,
     decision: Decision,
 }
 
@@ -54,6 +61,7 @@ impl<'a> Draft<'a> {
             head_changed: false,
             steps: BTreeSet::new(),
             runs: BTreeMap::new(),
+            requests: BTreeMap::new(),
             decision: Decision::default(),
         }
     }
@@ -63,6 +71,7 @@ impl<'a> Draft<'a> {
         let steps = self.steps.iter().filter_map(|no| self.resident.flow.step(*no).cloned());
         let mut changes: Vec<Change> = steps.map(Change::Step).collect();
         changes.extend(self.runs.into_values().map(Change::Run));
+        changes.extend(self.requests.into_values().map(Change::Request));
         let wake_at = next_alarm(&self.resident, self.now, self.context.now);
         self.resident.wake_at = wake_at;
         if changes.is_empty() && !self.head_changed {
@@ -81,12 +90,16 @@ impl<'a> Draft<'a> {
         self.resident.flow.is_finished()
     }
 
-    /// The phase and stop of a live flow; a finished one is nowhere.
+    /// The phase and stop of a live flow; one that is queued or finished is nowhere.
     pub(crate) fn live(&self) -> Option<(Phase, &Stop)> {
         match &self.resident.flow.head.state {
             FlowState::Live { phase, stop } => Some((*phase, stop)),
-            FlowState::Finished { .. } => None,
+            FlowState::Queued { .. } | FlowState::Finished { .. } => None,
         }
+    }
+
+    pub(crate) fn flow_id(&self) -> FlowId {
+        self.resident.flow.spec.id
     }
 
     pub(crate) fn take(&mut self, transition: Transition) {
@@ -105,10 +118,27 @@ impl<'a> Draft<'a> {
         self.decision.releases.push(Claim::Slot { run });
     }
 
-    /// Adds an effect about a run. `label` tells apart the effects that one decision has for one run.
-    pub(crate) fn effect(&mut self, run: RunId, label: &str, kind: EffectKind) {
+    /// Wants a place in a concurrency group: for a step, or for the flow.
+    pub(crate) fn claim_group(&mut self, name: &str, limit: u32, step: Option<StepNo>) {
+        let holder = Holder { flow: self.flow_id(), step };
+        self.decision.claims.push(Claim::Group { name: name.to_owned(), limit, holder });
+    }
+
+    /// Gives it back.
+    pub(crate) fn release_group(&mut self, name: &str, step: Option<StepNo>) {
+        let holder = Holder { flow: self.flow_id(), step };
+        let release = Claim::Group { name: name.to_owned(), limit: 0, holder };
+        // A place that is only claimed in this decision is given back by not claiming it.
+        match self.decision.claims.iter().position(|claim| claim.is_same_place(&release)) {
+            Some(at) => drop(self.decision.claims.remove(at)),
+            None => self.decision.releases.push(release),
+        }
+    }
+
+    /// Adds an effect. `about` and `label` tell apart the effects of one decision.
+    pub(crate) fn effect(&mut self, about: uuid::Uuid, label: &str, kind: EffectKind) {
         let version = self.resident.flow.head.version;
-        let id = EffectId::derived(run.uuid(), &format!("{label}@{version}"));
+        let id = EffectId::derived(about, &format!("{label}@{version}"));
         self.decision.effects.push(Effect { id, kind });
     }
 
@@ -120,7 +150,7 @@ impl<'a> Draft<'a> {
         self.resident.spec_of(self.step(no))
     }
 
-    pub(crate) fn edit_head(&mut self, change: impl FnOnce(&mut orc_domain::flow::FlowHead)) {
+    pub(crate) fn edit_head(&mut self, change: impl FnOnce(&mut FlowHead)) {
         change(&mut self.resident.flow.head);
         self.head_changed = true;
     }
@@ -157,12 +187,26 @@ impl<'a> Draft<'a> {
         self.head_changed = true;
     }
 
-    /// Adds a step instance.
-    pub(crate) fn add_step(&mut self, step: Step) {
-        let no = step.no;
-        self.resident.flow.steps.push(step);
-        self.index(no);
-        self.steps.insert(no);
+    /// Adds step instances that belong together: all are there before what they wait for is counted.
+    pub(crate) fn add_steps(&mut self, steps: Vec<Step>) {
+        let numbers: Vec<StepNo> = steps.iter().map(|step| step.no).collect();
+        for step in steps {
+            if let Some(above) = step.origin.above() {
+                self.resident.index.below.entry(above).or_default().push(step.no);
+            }
+            self.resident.flow.steps.push(step);
+        }
+        for no in numbers {
+            let blockers = self.resident.count_blockers(self.step(no));
+            self.resident.index.blockers.push(blockers);
+            self.index(no);
+            self.steps.insert(no);
+        }
+    }
+
+    /// The position of the next step instance.
+    pub(crate) fn next_no(&self) -> StepNo {
+        StepNo(u32::try_from(self.resident.flow.steps.len()).unwrap_or(u32::MAX))
     }
 
     /// Changes a live run, and the index of the step it tries. A finished run leaves memory but its row is written.
@@ -183,6 +227,24 @@ impl<'a> Draft<'a> {
         self.resident.flow.runs.insert(run.id, run);
     }
 
+    /// Adds or changes a request, and the index of the step that waits for it. One that is resolved leaves memory but its row
+    /// is written.
+    pub(crate) fn put_request(&mut self, request: Request) {
+        let step = request.step.as_ref().map(|(no, _)| *no);
+        if let Some(no) = step {
+            self.unindex(no);
+        }
+        self.requests.insert(request.id, request.clone());
+        if request_alarm(&request).is_some() {
+            self.resident.flow.requests.insert(request.id, request);
+        } else {
+            self.resident.flow.requests.remove(&request.id);
+        }
+        if let Some(no) = step {
+            self.index(no);
+        }
+    }
+
     /// The step that a live run tries.
     pub(crate) fn step_of_run(&self, id: RunId) -> Option<StepNo> {
         self.resident.flow.runs.get(&id).map(|run| run.no)
@@ -193,41 +255,39 @@ impl<'a> Draft<'a> {
         if let Some(at) = alarm_of(step, &self.resident.flow) {
             self.resident.index.alarms.remove(&(at, no));
         }
-        let group = step.element.as_ref().map(|element| element.group);
-        if let Some(due) = self.resident.index.due.get_mut(&group) {
-            due.remove(&no);
-            if due.is_empty() {
-                self.resident.index.due.remove(&group);
+        if let StepState::Ready { not_before, .. } = &step.state {
+            let (lane, rank) = (self.resident.lane_of(step), self.resident.rank(step, *not_before));
+            if let Some(due) = self.resident.index.due.get_mut(&lane) {
+                due.remove(&(rank, no));
+                if due.is_empty() {
+                    self.resident.index.due.remove(&lane);
+                }
             }
         }
-        self.resident.index.uncount_element(step);
+        let spec = &self.resident.pipeline.steps[step.spec.0 as usize];
+        self.resident.index.uncount(step, spec);
     }
 
     fn index(&mut self, no: StepNo) {
         let step = &self.resident.flow.steps[no.0 as usize];
-        let ready_now = matches!(step.state, StepState::Ready { not_before, .. } if not_before <= self.now);
-        if ready_now {
-            let group = step.element.as_ref().map(|element| element.group);
-            self.resident.index.due.entry(group).or_default().insert(no);
-        } else if let Some(at) = alarm_of(step, &self.resident.flow) {
-            self.resident.index.alarms.insert((at, no));
-        }
-        if let StepState::Waiting(fan) = &step.state {
-            self.resident.index.groups.entry(no).or_default();
-            if fan.expanded < fan.total {
-                self.resident.index.expanding.insert(no);
-            } else {
-                self.resident.index.expanding.remove(&no);
+        match &step.state {
+            StepState::Ready { not_before, .. } if *not_before <= self.now => {
+                let (lane, rank) = (self.resident.lane_of(step), self.resident.rank(step, *not_before));
+                self.resident.index.due.entry(lane).or_default().insert((rank, no));
             }
-        } else {
-            self.resident.index.expanding.remove(&no);
-            self.resident.index.groups.remove(&no);
+            _ => {
+                if let Some(at) = alarm_of(step, &self.resident.flow) {
+                    self.resident.index.alarms.insert((at, no));
+                }
+            }
         }
-        self.resident.index.count_element(step);
+        self.resident.index.add_group(step);
+        let spec = &self.resident.pipeline.steps[step.spec.0 as usize];
+        self.resident.index.count(step, spec);
     }
 
     /// Whether a live run was asked to end.
-    pub(crate) fn stopping(&self, id: RunId) -> Option<orc_domain::run::StopReason> {
+    pub(crate) fn stopping(&self, id: RunId) -> Option<StopReason> {
         match &self.resident.flow.runs.get(&id)?.state {
             RunState::Pending { stop, .. } | RunState::Running { stop, .. } => stop.as_ref().map(|stop| stop.reason),
             RunState::Finished { .. } => None,
@@ -238,15 +298,24 @@ impl<'a> Draft<'a> {
 /// When the flow wants to be looked at again. `None` only for a finished flow. Deadlines follow the flow's own time `now`;
 /// what only wants another look follows the clock, which may stand behind it after a jump.
 fn next_alarm(resident: &Resident, now: Timestamp, clock: Timestamp) -> Option<Timestamp> {
-    let FlowState::Live { phase, .. } = &resident.flow.head.state else {
-        return None;
+    let head = &resident.flow.head;
+    let phase = match &head.state {
+        FlowState::Queued { .. } => return Some(clock + GROUP_RETRY),
+        FlowState::Live { phase, .. } => *phase,
+        FlowState::Finished { .. } => return None,
     };
     let step = resident.index.alarms.first().map(|(at, _)| *at);
     let page = (!resident.index.expanding.is_empty()).then_some(clock);
-    let held = resident.wants_slot().then_some(clock + HELD_RETRY);
-    let finally = match phase {
-        Phase::Finally { deadline } if *deadline > now => Some(*deadline),
-        Phase::Finally { .. } | Phase::Main => None,
+    let held = resident.wants_slot().map(|_| clock + HELD_RETRY);
+    let group = (!resident.wants_groups().is_empty()).then_some(clock + GROUP_RETRY);
+    let own = match phase {
+        Phase::Finally { deadline } if deadline > now => Some(deadline),
+        Phase::Finally { .. } => None,
+        Phase::Main => head.time_over.filter(|_| resident.is_open()),
     };
-    [step, page, held, finally].into_iter().flatten().min()
+    let holds = head.holds.iter().filter(|hold| !hold.sticky).filter_map(|hold| hold.until).min();
+    let requests = resident.flow.requests.values().filter(|request| request.step.is_none());
+    let asked = requests.filter_map(request_alarm).min();
+    let alarms = [step, page, held, group, own, holds, asked];
+    Some(alarms.into_iter().flatten().min().unwrap_or(clock + LONGEST_WAIT))
 }

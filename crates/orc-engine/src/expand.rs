@@ -1,17 +1,35 @@
 //! Fan-out: a list becomes elements. The list is evaluated once; elements are written a page at a time, and a join waits
-//! until all are written. Fan-outs expand one after another, so that the elements of one have neighbouring numbers.
+//! until all are written.
 
 use orc_domain::event::Fact;
-use orc_domain::flow::{Element, FanOut, Losses, Step, StepNo, StepOutcome, StepState};
-use orc_domain::graph::{EXPANSION_PAGE, MAX_ELEMENTS, MAX_ITEM_BYTES, MAX_LIST_BYTES};
+use orc_domain::flow::{Element, Origin, Step, StepNo, StepOutcome, StepState};
+use orc_domain::graph::{EXPANSION_PAGE, Elements, MAX_ELEMENTS, MAX_ITEM_BYTES, MAX_LIST_BYTES};
+use orc_domain::path::StepPath;
 use orc_domain::run::{Cause, ErrorFamily, Failure, StopReason, WakeReason};
 use orc_domain::transition::Transition;
 use orc_domain::value::Value;
+use orc_domain::wait::{FanOut, Wait};
 
 use crate::draft::Draft;
+use crate::inputs::new_step;
+use crate::scope::StepScope;
 
 impl Draft<'_> {
-    /// Evaluates the list of a fan-out whose time has come.
+    /// The list of a fan-out whose time has come; `None`: the step is none.
+    pub(crate) fn fan_list(&self, no: StepNo) -> Option<Result<Value, String>> {
+        if self.step(no).origin.element().is_some() {
+            return None;
+        }
+        match &self.spec(no).fan.as_ref()?.elements {
+            Elements::List { list, .. } => {
+                let scope = StepScope::of(&self.resident, no);
+                Some(orc_domain::expr::eval(list, &scope).map_err(|error| format!("foreach: {error}")))
+            }
+            Elements::Matrix(cells) => Some(Ok(Value::List(cells.iter().cloned().map(Value::Map).collect()))),
+        }
+    }
+
+    /// Begins a fan-out over a list.
     pub(crate) fn begin_expansion(&mut self, no: StepNo, list: Result<Value, String>) {
         match list.and_then(check_list) {
             Ok(list) if list.is_empty() => {
@@ -23,8 +41,8 @@ impl Draft<'_> {
                 let path = self.step(no).path.clone();
                 self.take(Transition::StepExpanded);
                 self.tell(Fact::StepExpanded { path, total });
-                let fan = FanOut { list, total, expanded: 0, first: StepNo(0), cut: false };
-                self.set_state(no, StepState::Waiting(fan));
+                let fan = FanOut { list, total, expanded: 0, cut: false };
+                self.set_state(no, StepState::Waiting(Wait::Elements(fan)));
             }
             Err(detail) => {
                 self.take(Transition::StepExpansionFailed);
@@ -41,20 +59,18 @@ impl Draft<'_> {
             if room == 0 {
                 return;
             }
-            let StepState::Waiting(fan) = &self.step(no).state else {
+            let StepState::Waiting(Wait::Elements(fan)) = &self.step(no).state else {
                 return;
             };
             let mut fan = fan.clone();
-            if fan.expanded == 0 {
-                fan.first = StepNo(u32::try_from(self.resident.flow.steps.len()).unwrap_or(u32::MAX));
-            } else {
+            if fan.expanded > 0 {
                 self.take(Transition::StepPage);
             }
             let page: Vec<Value> = fan.list.drain(..room.min(fan.list.len())).collect();
             room -= page.len();
             let from = fan.expanded;
             fan.expanded += u32::try_from(page.len()).unwrap_or(u32::MAX);
-            self.edit(no, |step| step.state = StepState::Waiting(fan));
+            self.edit(no, |step| step.state = StepState::Waiting(Wait::Elements(fan)));
             for (index, value) in (from..).zip(page) {
                 self.write_element(no, index, value);
             }
@@ -65,28 +81,38 @@ impl Draft<'_> {
 
     /// A fan-out that has begun goes on before another begins, whatever their order in the file.
     fn next_to_expand(&self) -> Option<StepNo> {
-        let begun = |no: &StepNo| matches!(&self.step(*no).state, StepState::Waiting(fan) if fan.expanded > 0);
+        let begun =
+            |no: &StepNo| matches!(&self.step(*no).state, StepState::Waiting(Wait::Elements(fan)) if fan.expanded > 0);
         let expanding = &self.resident.index.expanding;
         expanding.iter().copied().find(begun).or_else(|| expanding.first().copied())
     }
 
     fn write_element(&mut self, group: StepNo, index: u32, value: Value) {
-        let no = StepNo(u32::try_from(self.resident.flow.steps.len()).unwrap_or(u32::MAX));
-        let parent = self.step(group);
-        let path = parent.path.element(index);
+        let no = self.next_no();
+        let path = self.element_path(group, index, &value);
         let taken_over = self.resident.flow.spec.taken_over.get(&path).cloned();
         let (state, output) = match taken_over {
             Some(result) => (StepState::Finished { outcome: result.outcome }, result.output),
             None => (self.element_state(), None),
         };
         let ready = matches!(state, StepState::Ready { .. });
-        let element = Some(Element { group, index, value });
-        let (spec, since) = (parent.spec, self.now);
-        let step =
-            Step { no, path, spec, element, state, since, attempts: 0, failures: 0, losses: Losses::default(), output };
-        self.add_step(step);
+        let origin = Origin::Element(Element { group, index, value });
+        let step = Step { output, ..new_step(no, path, self.step(group).spec, origin, state, self.now) };
+        self.add_steps(vec![step]);
         if ready {
             self.fresh.insert(no);
+        }
+    }
+
+    /// `implement[3]`, or `build{os=linux}`.
+    fn element_path(&self, group: StepNo, index: u32, value: &Value) -> StepPath {
+        let is_matrix = matches!(self.spec(group).fan.as_ref().map(|fan| &fan.elements), Some(Elements::Matrix(_)));
+        match value {
+            Value::Map(cell) if is_matrix => {
+                let axes = cell.iter().map(|(axis, value)| (axis.as_str(), value.to_text().text));
+                self.step(group).path.cell(axes)
+            }
+            _ => self.step(group).path.element(index),
         }
     }
 
@@ -96,7 +122,7 @@ impl Draft<'_> {
 
     /// Elements that are not written yet never will be: the flow or a sibling ended it. True when there were any.
     pub(crate) fn stop_expanding(&mut self, no: StepNo) -> bool {
-        let StepState::Waiting(fan) = &self.step(no).state else {
+        let StepState::Waiting(Wait::Elements(fan)) = &self.step(no).state else {
             return false;
         };
         if fan.expanded == fan.total {
@@ -106,26 +132,21 @@ impl Draft<'_> {
         fan.list.clear();
         fan.total = fan.expanded;
         fan.cut = true;
-        self.edit(no, |step| step.state = StepState::Waiting(fan));
+        self.edit(no, |step| step.state = StepState::Waiting(Wait::Elements(fan)));
         self.join_group(no);
         true
     }
 
     /// An element of a `fail_fast` fan-out failed: its siblings are no longer wanted.
     pub(crate) fn fail_fast(&mut self, group: StepNo) {
-        let StepState::Waiting(fan) = &self.step(group).state else {
-            return;
-        };
-        let elements = fan.first.0..fan.first.0 + fan.expanded;
-        self.stop_expanding(group);
-        for no in elements {
-            self.cancel_step(StepNo(no), StopReason::FailFast, false);
+        if matches!(self.step(group).state, StepState::Waiting(Wait::Elements(_))) {
+            self.cancel_step(group, StopReason::FailFast, false);
         }
     }
 
     /// Ends a fan-out whose elements are all written and finished.
     pub(crate) fn join_group(&mut self, no: StepNo) {
-        let StepState::Waiting(fan) = &self.step(no).state else {
+        let StepState::Waiting(Wait::Elements(fan)) = &self.step(no).state else {
             return;
         };
         let (total, cut) = (fan.total, fan.cut);
@@ -148,19 +169,16 @@ impl Draft<'_> {
         self.finish(no, outcome);
     }
 
-    /// `implement[3]: exit code 1`, of the first element that failed.
-    fn first_failure(&self, group: StepNo) -> Option<String> {
-        self.elements(group).find_map(|step| match &step.state {
-            StepState::Finished { outcome: StepOutcome::Failed(failure) } => {
+    /// `first `implement[3]`, exit code 1`, of the first step below that counts as failed.
+    pub(crate) fn first_failure(&self, above: StepNo) -> Option<String> {
+        let forgiven =
+            |step: &Step| matches!(step.origin, Origin::Round { .. }) && self.resident.spec_of(step).continue_on_fail;
+        self.resident.below(above).find_map(|step| match &step.state {
+            StepState::Finished { outcome: StepOutcome::Failed(failure) } if !forgiven(step) => {
                 Some(format!("first `{}`, {}", step.path, failure.cause))
             }
             _ => None,
         })
-    }
-
-    /// The written elements of a fan-out, in index order, finished or not.
-    pub(crate) fn elements(&self, group: StepNo) -> impl Iterator<Item = &Step> {
-        self.resident.elements(group)
     }
 }
 

@@ -1,17 +1,20 @@
 //! What a flow hears: its start, and facts and wishes about it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use orc_domain::budget::Usage;
 use orc_domain::effect::{Decision, EffectKind};
 use orc_domain::event::Fact;
-use orc_domain::flow::{Flow, FlowHead, FlowSpec, FlowState, Phase, Step, StepNo, StepState, Stop};
-use orc_domain::graph::{PhaseKind, Pipeline};
+use orc_domain::flow::{Flow, FlowHead, FlowSpec, FlowState, Losses, Origin, Phase, Step, StepNo, StepState, Stop};
+use orc_domain::graph::{PhaseKind, Pipeline, SpecIndex};
 use orc_domain::ids::RunId;
-use orc_domain::input::{Ending, Input};
+use orc_domain::input::{Ending, Input, Told};
 use orc_domain::path::StepPath;
-use orc_domain::run::{Cause, ErrorFamily, Failure, Process, Run, RunOutcome, RunState, StopReason};
-use orc_domain::time::Millis;
+use orc_domain::run::{Cause, ErrorFamily, Failure, Process, RunOutcome, RunState, StopReason};
+use orc_domain::time::{Millis, Timestamp};
 use orc_domain::transition::Transition;
+use orc_domain::value::Value;
 
 use crate::Context;
 use crate::draft::Draft;
@@ -22,8 +25,9 @@ use crate::resident::{Resident, spec_index};
 pub fn start(spec: FlowSpec, pipeline: Arc<Pipeline>, context: &Context) -> (Resident, Decision) {
     let by = spec.requested_by.clone();
     let now = context.now;
+    let roots = pipeline.roots();
     let count = |phase| {
-        let steps = pipeline.steps.iter().filter(|step| step.phase == phase).count();
+        let steps = pipeline.steps[..roots].iter().filter(|step| step.phase == phase).count();
         u32::try_from(steps).unwrap_or(u32::MAX)
     };
     let head = FlowHead {
@@ -35,46 +39,97 @@ pub fn start(spec: FlowSpec, pipeline: Arc<Pipeline>, context: &Context) -> (Res
         open_finally: count(PhaseKind::Finally),
         main_failed: false,
         finally_failed: false,
-    };
-    let steps = pipeline.steps.iter().enumerate().map(|(at, step)| Step {
-        no: StepNo(spec_index(at).0),
-        path: StepPath::root(&step.key),
-        spec: spec_index(at),
-        element: None,
-        state: StepState::Blocked,
-        since: now,
-        attempts: 0,
-        failures: 0,
-        losses: orc_domain::flow::Losses::default(),
+        holds: Vec::new(),
+        group: None,
+        usage: Usage::default(),
+        raised: 1,
+        time_over: None,
         output: None,
+        detail: String::new(),
+    };
+    let steps = pipeline.steps[..roots].iter().enumerate().map(|(at, step)| {
+        let state = StepState::Blocked;
+        new_step(StepNo(spec_index(at).0), StepPath::root(&step.key), spec_index(at), Origin::Root, state, now)
     });
     let started = Fact::FlowStarted { pipeline: spec.name.clone(), retry_of: spec.retry_of };
-    let flow = Flow { spec, head, steps: steps.collect(), runs: std::collections::BTreeMap::new() };
+    let (runs, requests) = (BTreeMap::new(), BTreeMap::new());
+    let flow = Flow { spec, head, steps: steps.collect(), runs, requests };
     let mut draft = Draft::begin(Resident::new(flow, pipeline), &by, context);
     draft.take(Transition::FlowStarted);
     draft.tell(started);
     draft.write_all_steps();
-    draft.open_phase(PhaseKind::Main);
+    if draft.enter_group() {
+        draft.begin_work();
+    }
     draft.settle();
     draft.end()
 }
 
+/// A step instance that has done nothing yet.
+pub(crate) fn new_step(
+    no: StepNo,
+    path: StepPath,
+    spec: SpecIndex,
+    origin: Origin,
+    state: StepState,
+    since: Timestamp,
+) -> Step {
+    Step {
+        no,
+        path,
+        spec,
+        origin,
+        state,
+        since,
+        attempts: 0,
+        failures: 0,
+        losses: Losses::default(),
+        silences: 0,
+        upstream: 0,
+        places: Vec::new(),
+        reminders: 0,
+        inbox: Vec::new(),
+        output: None,
+    }
+}
+
 impl Draft<'_> {
+    /// The first steps of a flow that has its place.
+    pub(crate) fn begin_work(&mut self) {
+        self.begin_time();
+        self.open_phase(PhaseKind::Main);
+    }
+
     /// Takes an input in. What follows from it is drawn by `settle`.
     pub(crate) fn hear(&mut self, input: &Input) {
         match input {
-            Input::Alarm => {}
+            Input::Alarm => self.leave_queue(),
             Input::Cancel { force } => self.cancel(*force),
+            Input::End { force } => self.end_for_another(*force),
             Input::RunStarted { run, process } => self.on_live(*run, |draft, no| {
                 draft.run_started(no, *run, process);
             }),
-            Input::RunEnded { run, ending } => self.on_live(*run, |draft, no| match ending {
-                Ending::Delivered { output } => draft.run_delivered(no, *run, output.clone()),
-                Ending::Failed(failure) => draft.run_failed(no, *run, failure.clone()),
+            Input::RunHeard { run, statistics, usage, looping } => self.on_live(*run, |draft, no| {
+                draft.run_heard(no, *run, (*statistics, *usage), *looping);
+            }),
+            Input::RunEnded { run, ending, told } => self.on_live(*run, |draft, no| {
+                draft.run_ended(no, *run, ending, told.as_ref());
             }),
             Input::RunLost { run, claimed, evidence } => self.on_live(*run, |draft, no| {
                 draft.run_lost(no, *run, *claimed, evidence);
             }),
+            Input::ChildEnded { flow, outcome, output, detail } => {
+                self.child_ended(*flow, *outcome, output.as_ref(), detail);
+            }
+            Input::Answer { request, answer, subject, standing, reason } => {
+                self.answered(*request, *answer, (standing, subject.as_ref()), reason);
+            }
+            Input::Hold { step, reason, note, until } => self.hold(step.as_ref(), *reason, note, *until),
+            Input::Lift { step, reason } => self.lift(step.as_ref(), *reason),
+            Input::Message { path, id, text } => self.message(path, *id, text),
+            Input::Happened { event, pipeline, at, flow, outcome } => {
+                self.happened(*event, (pipeline, *flow), *at, outcome);
+            }
         }
     }
 
@@ -93,52 +148,74 @@ impl Draft<'_> {
             return;
         };
         let asked = asked.clone();
-        let state = RunState::Running {
-            since: self.now,
-            process: process.clone(),
-            deadline: self.now + self.spec(no).timeout,
-            stop: asked.clone(),
-        };
+        let since = self.now;
+        let (deadline, process) = (since + self.time_limit(no).0, process.clone());
+        let state = RunState::Running { since, process, deadline, stop: asked.clone() };
         self.edit_run(no, id, |run| run.state = state);
-        let step = self.step(no);
-        let (path, attempt) = (step.path.clone(), step.attempts);
-        self.tell(Fact::CommandRunStarted { path, run: id, attempt });
+        self.tell_start(no, id);
         match asked {
             None => self.take(Transition::RunStarted),
             Some(stop) => {
                 self.take(Transition::RunStartedStopping);
                 let grace = if stop.forced { Millis::ZERO } else { self.context.grace };
-                self.effect(id, "stop", EffectKind::StopRun { run: id, reason: stop.reason, grace });
+                self.effect(id.uuid(), "stop", EffectKind::StopRun { run: id, reason: stop.reason, grace });
             }
         }
     }
 
-    fn run_delivered(&mut self, no: StepNo, id: RunId, output: orc_domain::value::Value) {
+    fn tell_start(&mut self, no: StepNo, run: RunId) {
+        let step = self.step(no);
+        let (path, attempt) = (step.path.clone(), step.attempts);
+        let record = self.resident.flow.runs.get(&run);
+        let fact = match record.and_then(|record| record.agent.as_ref().map(|agent| (agent, record.wake.clone()))) {
+            Some((agent, wake)) => Fact::AgentRunStarted { path, run, attempt, agent: agent.agent.clone(), wake },
+            None => Fact::CommandRunStarted { path, run, attempt },
+        };
+        self.tell(fact);
+    }
+
+    fn run_ended(&mut self, no: StepNo, id: RunId, ending: &Ending, told: Option<&Told>) {
+        if let Some(told) = told {
+            self.note_told(no, id, told);
+        }
+        match ending {
+            Ending::Delivered { output } => self.run_delivered(no, id, output.clone()),
+            Ending::NoDeliverable { missing } => self.run_owes(no, id, missing),
+            Ending::Blocked { why } => self.run_blocked(no, id, why),
+            Ending::Failed(failure) => self.run_failed(no, id, failure.clone()),
+        }
+    }
+
+    fn run_delivered(&mut self, no: StepNo, id: RunId, output: Value) {
         self.take(Transition::RunDelivered);
         self.finish_run(no, id, RunOutcome::Delivered);
-        self.take(Transition::StepSucceeded);
         self.edit(no, |step| step.output = Some(output));
+        if self.wakes_again(no) {
+            return;
+        }
+        self.take(Transition::StepSucceeded);
         self.finish(no, orc_domain::flow::StepOutcome::Succeeded);
     }
 
-    fn run_failed(&mut self, no: StepNo, id: RunId, failure: Failure) {
+    pub(crate) fn run_failed(&mut self, no: StepNo, id: RunId, failure: Failure) {
         match self.stopping(id) {
-            None => {
+            None | Some(StopReason::StartDeadline) => {
                 self.take(Transition::RunFailed);
                 self.finish_run(no, id, RunOutcome::Failed(failure.clone()));
-                self.retry_or_fail(no, failure);
+                self.after_failure(no, id, failure);
             }
             Some(StopReason::Timeout) => {
-                let cause = Cause::Timeout(self.spec(no).timeout);
-                let failure = Failure { family: ErrorFamily::Unknown, cause, detail: String::new() };
+                let (limit, wall) = self.time_limit(no);
+                let failure = match wall {
+                    Some(wall) => failed(ErrorFamily::BudgetExceeded, Cause::Wall(wall)),
+                    None => failed(ErrorFamily::Unknown, Cause::Timeout(limit)),
+                };
                 self.take(Transition::RunTimedOut);
                 self.finish_run(no, id, RunOutcome::Failed(failure.clone()));
-                self.retry_or_fail(no, failure);
+                self.after_failure(no, id, failure);
             }
-            Some(StopReason::StartDeadline) => {
-                self.take(Transition::RunFailed);
-                self.finish_run(no, id, RunOutcome::Failed(failure.clone()));
-                self.retry_or_fail(no, failure);
+            Some(reason @ (StopReason::Silence | StopReason::Looping | StopReason::Wall(_))) => {
+                self.stopped_for(no, id, reason);
             }
             Some(reason @ (StopReason::Cancel | StopReason::FailFast | StopReason::FinallyDeadline)) => {
                 self.take(Transition::RunCancelled);
@@ -153,10 +230,19 @@ impl Draft<'_> {
     pub(crate) fn finish_run(&mut self, no: StepNo, id: RunId, outcome: RunOutcome) {
         let now = self.now;
         let finished = RunState::Finished { at: now, outcome: outcome.clone() };
-        self.edit_run(no, id, |run: &mut Run| run.state = finished);
+        let agent = self.resident.flow.runs.get(&id).and_then(|run| run.agent.clone());
+        self.edit_run(no, id, |run| run.state = finished);
         self.release(id);
         let step = self.step(no);
-        let (path, attempt) = (step.path.clone(), step.attempts);
-        self.tell(Fact::CommandRunCompleted { path, run: id, attempt, outcome });
+        let (path, attempt, run) = (step.path.clone(), step.attempts, id);
+        match agent {
+            Some(agent) => self.tell_agent_end(path, run, (attempt, agent), outcome),
+            None => self.tell(Fact::CommandRunCompleted { path, run, attempt, outcome }),
+        }
     }
+}
+
+/// A failure without further words.
+pub(crate) const fn failed(family: ErrorFamily, cause: Cause) -> Failure {
+    Failure { family, cause, detail: String::new() }
 }

@@ -1,20 +1,22 @@
-//! What starts now: ready steps, in order of creation, as far as slots and the `limit` of their fan-out go.
+//! What starts now: ready steps by rank, as far as slots, the `limit` of their fan-out and their groups go.
 //!
-//! Every choice about the command is made here, so that the effect can be delivered without asking anything again.
+//! Every choice about the process is made here, so that the effect can be delivered without asking anything again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use orc_domain::effect::{Command, EffectKind};
+use orc_domain::effect::{AgentCall, Command, EffectKind};
 use orc_domain::expr::{EvalError, Scope};
 use orc_domain::flow::{Held, StepNo, StepOutcome, StepState};
-use orc_domain::graph::{Action, RunAction};
+use orc_domain::graph::{Action, AgentAction, RunAction};
 use orc_domain::ids::RunId;
-use orc_domain::run::{Cause, ErrorFamily, Failure, Run, RunState, WakeReason};
+use orc_domain::run::{AgentRun, Cause, ErrorFamily, Failure, Run, RunState, WakeReason};
 use orc_domain::time::Millis;
 use orc_domain::transition::Transition;
 use orc_domain::value::Value;
 
 use crate::draft::Draft;
+use crate::group::Entry;
+use crate::index::Lane;
 use crate::scope::StepScope;
 
 /// A run whose process is not known after this time is given up.
@@ -28,19 +30,32 @@ impl Draft<'_> {
         if !self.resident.may_start(self.now) {
             return;
         }
-        let groups: Vec<Option<StepNo>> = self.resident.index.due.keys().copied().collect();
-        for group in groups {
-            while self.slots > 0 && self.resident.has_room(group) {
-                let due = self.resident.index.due.get(&group).and_then(|due| due.first().copied());
-                let Some(no) = due else { break };
-                self.start_step(no);
-                if !self.open.is_empty() {
-                    // It could not start, and that may end others: first see what follows.
-                    return;
+        let mut passed = BTreeSet::new();
+        while let Some(no) = self.next_due(&passed) {
+            match self.enter_places(no) {
+                Ok(Entry::In) => self.start_step(no),
+                Ok(Entry::Out) => {
+                    passed.insert(no);
+                    self.fresh.remove(&no);
                 }
+                Err(detail) => self.start_failed(no, detail),
+            }
+            if !self.open.is_empty() {
+                // It did not start, and that may end others: first see what follows.
+                return;
             }
         }
         self.mark_held();
+    }
+
+    /// The first by rank of the steps that may start.
+    fn next_due(&self, passed: &BTreeSet<StepNo>) -> Option<StepNo> {
+        let may = |lane: &Lane| (!lane.slot || self.slots > 0) && self.resident.has_room(lane.group);
+        let lanes = self.resident.index.due.iter().filter(|(lane, _)| may(lane));
+        let firsts = lanes.filter_map(|(_, due)| {
+            due.iter().find(|(_, no)| !passed.contains(no) && self.resident.hold_on(*no).is_none())
+        });
+        firsts.min().map(|(_, no)| *no)
     }
 
     /// Steps that became ready in this decision and did not start say what they wait for.
@@ -50,11 +65,11 @@ impl Draft<'_> {
             let StepState::Ready { not_before, wake, .. } = &step.state else {
                 continue;
             };
-            if *not_before > self.now {
+            if *not_before > self.now || self.resident.hold_on(no).is_some() {
                 continue;
             }
             let (not_before, wake) = (*not_before, wake.clone());
-            let group = step.element.as_ref().map(|element| element.group);
+            let group = step.origin.element().map(|element| element.group);
             let (held, transition) = if self.resident.has_room(group) {
                 (Held::Slot, Transition::StepHeldSlot)
             } else {
@@ -67,46 +82,128 @@ impl Draft<'_> {
 
     fn start_step(&mut self, no: StepNo) {
         self.fresh.remove(&no);
-        let flow = self.resident.flow.spec.id;
-        let step = self.step(no);
-        let StepState::Ready { wake, .. } = &step.state else {
-            return;
-        };
-        let (path, attempt, wake) = (step.path.clone(), step.attempts + 1, wake.clone());
-        let run = RunId::derived(flow.uuid(), &format!("{path}#{attempt}"));
-        let command = match self.command(no, run, &wake, attempt) {
-            Ok(command) => command,
-            Err(detail) => {
-                self.take(Transition::StepStartError);
-                let failure = Failure { family: ErrorFamily::Unknown, cause: Cause::Expression, detail };
-                self.finish(no, StepOutcome::Failed(failure));
-                return;
+        let begun = match self.spec(no).action.clone() {
+            Action::Run(action) => self.start_command(no, &action),
+            Action::Agent(action) => self.start_agent(no, &action),
+            Action::Repeat(_) => {
+                self.begin_rounds(no);
+                Ok(())
             }
+            Action::Pipeline(action) => self.begin_child(no, &action),
+            Action::Approval(action) => self.begin_approval(no, &action),
+            Action::Wait(action) => self.begin_wait(no, &action),
         };
+        if let Err(detail) = begun {
+            self.start_failed(no, detail);
+        }
+    }
+
+    fn start_failed(&mut self, no: StepNo, detail: String) {
+        self.take(Transition::StepStartError);
+        let failure = Failure { family: ErrorFamily::Unknown, cause: Cause::Expression, detail };
+        self.finish(no, StepOutcome::Failed(failure));
+    }
+
+    fn start_command(&mut self, no: StepNo, action: &RunAction) -> Result<(), String> {
+        let (run, attempt, wake) = self.next_run(no);
+        let command = self.command(no, action, (run, attempt, &wake))?;
+        self.begin_run(no, (run, attempt, wake), None);
+        self.effect(run.uuid(), "start", EffectKind::StartRun { run, command });
+        Ok(())
+    }
+
+    fn start_agent(&mut self, no: StepNo, action: &AgentAction) -> Result<(), String> {
+        let (run, attempt, wake) = self.next_run(no);
+        let call = self.agent_call(no, action, (run, attempt, &wake))?;
+        let agent = AgentRun {
+            agent: action.agent.clone(),
+            profile: call.profile.content_hash().map_err(|error| format!("agent: {error}"))?,
+            silence: call.profile.silence_timeout,
+            statistics: orc_domain::agent::Statistics::default(),
+            usage: orc_domain::budget::Usage::default(),
+            messages: call.messages.clone(),
+            answer: None,
+            stop: None,
+        };
+        self.begin_run(no, (run, attempt, wake), Some(agent));
+        self.edit(no, |step| step.inbox.clear());
+        self.effect(run.uuid(), "start", EffectKind::StartAgent { run, call: Box::new(call) });
+        Ok(())
+    }
+
+    fn next_run(&self, no: StepNo) -> (RunId, u32, WakeReason) {
+        let step = self.step(no);
+        let attempt = step.attempts + 1;
+        let run = RunId::derived(self.flow_id().uuid(), &format!("{}#{attempt}", step.path));
+        let wake = match &step.state {
+            StepState::Ready { wake, .. } => wake.clone(),
+            _ => WakeReason::PipelineStep,
+        };
+        (run, attempt, wake)
+    }
+
+    fn begin_run(&mut self, no: StepNo, (id, attempt, wake): (RunId, u32, WakeReason), agent: Option<AgentRun>) {
         let (since, deadline) = (self.now, self.now + START_DEADLINE);
         let state = RunState::Pending { since, deadline, stop: None };
+        let (flow, path) = (self.flow_id(), self.step(no).path.clone());
         self.take(Transition::StepStarted);
         self.slots -= 1;
-        self.claim(run);
-        self.add_run(Run { id: run, flow, no, path, attempt, wake, created_at: since, state });
+        self.claim(id);
+        self.add_run(Run { id, flow, no, path, attempt, wake, created_at: since, agent, state });
         self.edit(no, |step| step.attempts = attempt);
-        self.set_state(no, StepState::Active { run });
-        self.effect(run, "start", EffectKind::StartRun { run, command });
+        self.set_state(no, StepState::Active { run: id });
     }
 
     /// Evaluates everything the command needs.
-    fn command(&self, no: StepNo, run: RunId, wake: &WakeReason, attempt: u32) -> Result<Command, String> {
-        let step = self.step(no);
+    fn command(&self, no: StepNo, action: &RunAction, run: (RunId, u32, &WakeReason)) -> Result<Command, String> {
         let scope = StepScope::of(&self.resident, no).with_env()?;
-        let Action::Run(RunAction { script, shell, bindings }) = self.action(no);
-        let mut env: BTreeMap<String, String> = BTreeMap::new();
-        for (name, value) in scope.env() {
-            env.insert(name.clone(), text_for_env(name, value)?);
-        }
-        for (name, expr) in bindings {
+        let mut env = self.env_of(no, &scope, run)?;
+        for (name, expr) in &action.bindings {
             let value =
                 orc_domain::expr::eval(expr, &scope as &dyn Scope).map_err(|e: EvalError| format!("run: {e}"))?;
             env.insert(name.clone(), text_for_env(name, &value)?);
+        }
+        let argv = action.shell.iter().cloned().chain([action.script.clone()]).collect();
+        let directory = self.resident.flow.spec.directory.clone();
+        Ok(Command { argv, directory, env, path: self.step(no).path.clone(), attempt: run.1 })
+    }
+
+    /// Evaluates everything the agent needs.
+    fn agent_call(
+        &self,
+        no: StepNo,
+        action: &AgentAction,
+        run: (RunId, u32, &WakeReason),
+    ) -> Result<AgentCall, String> {
+        let profile = self.profile(no).ok_or_else(|| format!("agent: there is no profile `{}`", action.agent))?;
+        let scope = StepScope::of(&self.resident, no).with_env()?;
+        let mut env = profile.env.clone();
+        env.extend(self.env_of(no, &scope, run)?);
+        env.insert("ORC_AGENT_ID".to_owned(), action.agent.clone());
+        let prompt = action.prompt.render_parts(&scope).map_err(|error| format!("prompt: {error}"))?;
+        Ok(AgentCall {
+            profile: profile.clone(),
+            directory: self.resident.flow.spec.directory.clone(),
+            env,
+            path: self.step(no).path.clone(),
+            attempt: run.1,
+            wake: run.2.clone(),
+            messages: self.step(no).inbox.clone(),
+            prompt,
+            schema: action.schema.clone().or_else(|| profile.output.clone()),
+        })
+    }
+
+    /// Declared variables, and what every run is told of itself.
+    fn env_of(
+        &self,
+        no: StepNo,
+        scope: &StepScope<'_>,
+        (run, attempt, wake): (RunId, u32, &WakeReason),
+    ) -> Result<BTreeMap<String, String>, String> {
+        let mut env: BTreeMap<String, String> = BTreeMap::new();
+        for (name, value) in scope.env() {
+            env.insert(name.clone(), text_for_env(name, value)?);
         }
         let flow = &self.resident.flow.spec;
         let fixed = [
@@ -114,12 +211,11 @@ impl Draft<'_> {
             ("ORC_RUN_ID", run.to_string()),
             ("ORC_FLOW_ID", flow.id.to_string()),
             ("ORC_WORKSPACE_ID", flow.workspace.to_string()),
-            ("ORC_STEP", step.path.to_string()),
+            ("ORC_STEP", self.step(no).path.to_string()),
             ("ORC_ATTEMPT", attempt.to_string()),
         ];
         env.extend(fixed.map(|(name, value)| (name.to_owned(), value)));
-        let argv = shell.iter().cloned().chain([script.clone()]).collect();
-        Ok(Command { argv, directory: flow.directory.clone(), env, path: step.path.clone(), attempt })
+        Ok(env)
     }
 }
 

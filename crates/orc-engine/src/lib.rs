@@ -10,32 +10,46 @@
 //! index equals one built anew from the flow.
 //!
 //! The files, in the order a decision runs through them: `draft` (the flow being changed), `inputs` (what was heard),
-//! `alarm` (what has come due), `settle` (what follows: joins, skips, phases, the end), `expand` (fan-out), `launch`
-//! (what starts now), `retry` (what a failure means), `cancel`.
+//! `alarm` (what has come due), `settle` (what follows: joins, skips, phases, the end), `expand` (fan-out), `repeat`
+//! (rounds), `launch` (what starts now), `waits` (child flows, times, events), `ask` (requests), `group` (concurrency),
+//! `hold` (pause), `wall` (budgets), `retry` (what a failure means), `agent` (what an agent's end means), `cancel`.
 
+mod agent;
 mod alarm;
+mod ask;
 mod cancel;
 mod draft;
 mod expand;
 mod fork;
+mod group;
+mod hold;
+mod index;
 mod inputs;
 mod launch;
+mod repeat;
 mod resident;
 mod retry;
 mod scope;
 mod settle;
+mod waits;
+mod wall;
 
+use std::collections::BTreeMap;
+
+use orc_domain::claim::Holder;
 use orc_domain::effect::Decision;
 use orc_domain::input::Signed;
 use orc_domain::time::{Millis, Timestamp};
 
-pub use fork::{ForkError, fork};
+pub use agent::{MAX_SILENCES, UPSTREAM_WAITS};
+pub use fork::{Again, ForkError, New, fork};
 pub use inputs::start;
 pub use resident::Resident;
 pub use retry::MAX_LOSSES;
+pub use waits::child_id;
 
 /// Everything a decision takes from outside apart from its input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     /// Wall time. May jump: a flow never goes back behind the latest time it saw.
     pub now: Timestamp,
@@ -43,6 +57,8 @@ pub struct Context {
     pub slots: u32,
     /// Time between TERM and KILL for runs that are asked to end.
     pub grace: Millis,
+    /// Concurrency groups that the caller knows to be full, with who is in them. The store has the last word.
+    pub full: BTreeMap<String, Vec<Holder>>,
 }
 
 /// Decides about one input. A decision without changes means that nothing happened and nothing needs to be committed.

@@ -1,16 +1,22 @@
-//! A flow that lives in memory between decisions: the flow, its definition, and an index derived from both.
+//! A flow that lives in memory between decisions: the flow, its definition, and what both say about each other.
 //!
-//! The index is what makes a decision cheap: it answers "what may start", "what comes due next" and "how far is this
-//! fan-out" without walking over a thousand steps. It is never stored; [`Resident::new`] builds it from the flow, and
-//! [`Resident::index_is_true`] compares.
+//! The index (`index.rs`) is what makes a decision cheap. It is never stored; [`Resident::new`] builds it from the flow,
+//! and [`Resident::index_is_true`] compares.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use orc_domain::flow::{Flow, FlowState, Phase, Step, StepNo, StepOutcome, StepState, Stop};
-use orc_domain::graph::{Graph, Pipeline, SpecIndex, StepSpec};
-use orc_domain::run::{Run, RunState};
+use orc_domain::flow::{Flow, FlowState, Held, Origin, Phase, Step, StepNo, StepState, Stop};
+use orc_domain::graph::{Action, Graph, Pipeline, SpecIndex, StepSpec};
+use orc_domain::hold::HoldScope;
+use orc_domain::ids::{ContentHash, FlowId, RequestId};
+use orc_domain::path::StepPath;
+use orc_domain::principal::Principal;
+use orc_domain::request::{AnswerError, Standing};
 use orc_domain::time::Timestamp;
+use orc_domain::wait::Wait;
+
+use crate::index::{Index, Lane};
 
 /// A flow with its definition and index.
 #[derive(Clone, Debug)]
@@ -23,28 +29,32 @@ pub struct Resident {
     pub(crate) wake_at: Option<Timestamp>,
 }
 
-/// Derived from the steps and runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Index {
-    /// Steps that may start as far as time goes, by fan-out (`None`: not an element).
-    pub(crate) due: BTreeMap<Option<StepNo>, BTreeSet<StepNo>>,
-    /// When a step or its run wants to be looked at.
-    pub(crate) alarms: BTreeSet<(Timestamp, StepNo)>,
-    /// Fan-outs whose elements are not all written.
-    pub(crate) expanding: BTreeSet<StepNo>,
-    /// Counts of each fan-out that is not finished.
-    pub(crate) groups: BTreeMap<StepNo, GroupCount>,
-    /// Direct parents that are not finished, for the instances of the definition.
-    pub(crate) blockers: Vec<u32>,
+/// A body of steps as it stands in a flow: which part of the definition, and from which position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Body {
+    /// The first step of the definition.
+    pub(crate) spec: u32,
+    /// Its instance.
+    pub(crate) first: StepNo,
+    /// Steps in all.
+    pub(crate) count: u32,
 }
 
-/// How far a fan-out is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GroupCount {
-    pub(crate) active: u32,
-    pub(crate) finished: u32,
-    pub(crate) failed: u32,
-    pub(crate) cancelled: u32,
+impl Body {
+    /// The instance of a step of this body.
+    pub(crate) const fn instance(self, spec: SpecIndex) -> StepNo {
+        StepNo(self.first.0 + (spec.0 - self.spec))
+    }
+
+    /// All its instances.
+    pub(crate) fn instances(self) -> impl Iterator<Item = StepNo> {
+        (self.first.0..self.first.0 + self.count).map(StepNo)
+    }
+
+    /// Its part of the definition.
+    pub(crate) fn specs(self) -> std::ops::Range<usize> {
+        self.spec as usize..(self.spec + self.count) as usize
+    }
 }
 
 impl Resident {
@@ -78,10 +88,65 @@ impl Resident {
         self.wake_at
     }
 
-    /// Whether it would start something if a slot were free.
+    /// Whether it would start something if a slot were free, and the highest priority of that.
     #[must_use]
-    pub fn wants_slot(&self) -> bool {
-        self.may_start(self.flow.head.seen) && self.index.due.keys().any(|group| self.has_room(*group))
+    pub fn wants_slot(&self) -> Option<i16> {
+        if !self.may_start(self.flow.head.seen) {
+            return None;
+        }
+        let lanes = self.index.due.iter().filter(|(lane, _)| lane.slot && self.has_room(lane.group));
+        let wanting = lanes.filter_map(|(_, due)| {
+            let free = due.iter().find(|(_, no)| self.hold_on(*no).is_none() && !self.waits_for_group(*no));
+            free.map(|(_, no)| self.spec_of(&self.flow.steps[no.0 as usize]).priority)
+        });
+        wanting.max().map(|priority| priority.saturating_add(self.flow.spec.priority))
+    }
+
+    /// Concurrency groups that it waits for.
+    #[must_use]
+    pub fn wants_groups(&self) -> BTreeSet<String> {
+        if let FlowState::Queued { group, .. } = &self.flow.head.state {
+            return [group.clone()].into();
+        }
+        if !self.may_start(self.flow.head.seen) {
+            return BTreeSet::new();
+        }
+        let due = self.index.due.values().flatten();
+        due.filter_map(|(_, no)| self.group_held(*no).map(str::to_owned)).collect()
+    }
+
+    /// Child flows that it waits for.
+    #[must_use]
+    pub fn children(&self) -> Vec<FlowId> {
+        let children = self.flow.steps.iter().filter_map(|step| match step.state {
+            StepState::Waiting(Wait::Flow { flow, .. }) => Some(flow),
+            _ => None,
+        });
+        children.collect()
+    }
+
+    /// Nothing of it runs and nothing wants to start: it only waits for a time or a message, and need not stay in memory.
+    #[must_use]
+    pub fn only_waits(&self) -> bool {
+        self.flow.runs.is_empty()
+            && self.wants_slot().is_none()
+            && self.wants_groups().is_empty()
+            && self.index.expanding.is_empty()
+    }
+
+    /// Whether `by` may answer a request of this flow now.
+    ///
+    /// # Errors
+    /// [`AnswerError`] says why not; `None` in it: the flow has no such open request.
+    pub fn check_answer(
+        &self,
+        request: RequestId,
+        by: &Principal,
+        standing: &Standing,
+        subject: Option<&ContentHash>,
+    ) -> Result<(), Option<AnswerError>> {
+        let request = self.flow.requests.get(&request).ok_or(None)?;
+        request.check_answer(by, standing, subject).map_err(Some)
     }
 
     /// Whether steps of the current phase are still wanted: a cancel ends the main part, force also `finally`.
@@ -91,42 +156,57 @@ impl Resident {
                 Phase::Main => matches!(stop, Stop::None),
                 Phase::Finally { .. } => !matches!(stop, Stop::Force { .. }),
             },
-            FlowState::Finished { .. } => false,
+            FlowState::Queued { .. } | FlowState::Finished { .. } => false,
         }
     }
 
-    /// Whether steps of the current phase may start: they are wanted and the deadline of `finally` has not passed.
+    /// Whether steps of the current phase may start: they are wanted, nothing holds the flow, and the deadline of `finally`
+    /// has not passed.
     pub(crate) fn may_start(&self, now: Timestamp) -> bool {
         let late = match &self.flow.head.state {
             FlowState::Live { phase: Phase::Finally { deadline }, .. } => *deadline <= now,
-            FlowState::Live { .. } | FlowState::Finished { .. } => false,
+            FlowState::Queued { .. } | FlowState::Live { .. } | FlowState::Finished { .. } => false,
         };
-        self.is_open() && !late
+        let held = self.flow.head.holds.iter().any(|hold| hold.scope == HoldScope::Flow);
+        self.is_open() && !late && !held
+    }
+
+    /// The hold that keeps a step of a flow that is not held itself.
+    pub(crate) fn hold_on(&self, no: StepNo) -> Option<&StepPath> {
+        let scopes = self.flow.head.holds.iter().filter_map(|hold| match &hold.scope {
+            HoldScope::Step(path) => Some(path),
+            HoldScope::Flow => None,
+        });
+        let mut scopes = scopes.peekable();
+        scopes.peek()?;
+        let above: Vec<&StepPath> = self.ancestry(no).map(|step| &step.path).collect();
+        scopes.find(|path| above.contains(path))
+    }
+
+    /// The concurrency group that a ready step was found to wait for.
+    fn group_held(&self, no: StepNo) -> Option<&str> {
+        match &self.flow.steps[no.0 as usize].state {
+            StepState::Ready { held_by: Some(Held::Group { name, .. }), .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    fn waits_for_group(&self, no: StepNo) -> bool {
+        self.group_held(no).is_some()
+    }
+
+    /// A step and what it is below of, innermost first.
+    pub(crate) fn ancestry(&self, no: StepNo) -> impl Iterator<Item = &Step> {
+        std::iter::successors(self.flow.step(no), |step| self.flow.step(step.origin.above()?))
     }
 
     /// Whether the `limit` of a fan-out allows another element. `None`: steps that are not elements have none.
     pub(crate) fn has_room(&self, group: Option<StepNo>) -> bool {
         let Some(group) = group else { return true };
         let spec = &self.pipeline.steps[self.flow.steps[group.0 as usize].spec.0 as usize];
-        let limit = spec.foreach.as_ref().and_then(|foreach| foreach.limit);
+        let limit = spec.fan.as_ref().and_then(|fan| fan.limit);
         let active = self.index.groups.get(&group).map_or(0, |count| count.active);
         limit.is_none_or(|limit| active < limit)
-    }
-
-    /// Whether the index is what it would be if it were built now: a check for proofs.
-    #[must_use]
-    pub fn index_is_true(&self) -> bool {
-        let built = self.build_index();
-        let due = |index: &Index| -> BTreeSet<StepNo> { index.due.values().flatten().copied().collect() };
-        // A ready step whose time has come lies in `due`, in an index built anew still under its alarm.
-        let waiting = |index: &Index| -> BTreeSet<StepNo> {
-            let alarms = index.alarms.iter().map(|(_, no)| *no);
-            alarms.chain(due(index)).collect()
-        };
-        waiting(&self.index) == waiting(&built)
-            && self.index.expanding == built.expanding
-            && self.index.groups == built.groups
-            && self.index.blockers == built.blockers
     }
 
     /// The definition of a step instance.
@@ -134,88 +214,50 @@ impl Resident {
         &self.pipeline.steps[step.spec.0 as usize]
     }
 
-    /// The written elements of a fan-out, in index order, finished or not.
-    pub(crate) fn elements(&self, group: StepNo) -> impl Iterator<Item = &Step> {
-        let belongs = move |step: &&Step| step.element.as_ref().is_some_and(|element| element.group == group);
-        let later = self.flow.steps.iter().skip(self.pipeline.steps.len());
-        later.skip_while(move |step| !belongs(step)).take_while(belongs)
-    }
-
-    fn build_index(&self) -> Index {
-        let mut index = Index { blockers: self.count_blockers(), ..Index::default() };
-        for step in &self.flow.steps {
-            if let StepState::Waiting(fan) = &step.state {
-                index.groups.insert(step.no, GroupCount::default());
-                if fan.expanded < fan.total {
-                    index.expanding.insert(step.no);
-                }
+    /// The body that a step belongs to; an element belongs where its fan-out does.
+    pub(crate) fn body_of(&self, no: StepNo) -> Body {
+        let mut step = &self.flow.steps[no.0 as usize];
+        loop {
+            match &step.origin {
+                Origin::Element(element) => step = &self.flow.steps[element.group.0 as usize],
+                Origin::Root => return self.root_body(),
+                Origin::Round { of, first, .. } => return self.repeat_body(*of, *first),
             }
         }
-        for step in &self.flow.steps {
-            if let Some(at) = alarm_of(step, &self.flow) {
-                index.alarms.insert((at, step.no));
-            }
-            index.count_element(step);
-        }
-        index
     }
 
-    fn count_blockers(&self) -> Vec<u32> {
-        let open = |parent: &SpecIndex| {
-            let step = self.flow.steps.get(parent.0 as usize);
-            step.is_none_or(|step| !matches!(step.state, StepState::Finished { .. }))
-        };
-        let count = |spec: &StepSpec| spec.needs.iter().filter(|need| open(need)).count();
-        self.pipeline.steps.iter().map(|spec| u32::try_from(count(spec)).unwrap_or(u32::MAX)).collect()
-    }
-}
-
-impl Index {
-    /// Adds what an element contributes to the counts of its fan-out.
-    pub(crate) fn count_element(&mut self, step: &Step) {
-        self.tally(step, |count, by| *count += by);
+    pub(crate) fn root_body(&self) -> Body {
+        let count = u32::try_from(self.pipeline.roots()).unwrap_or(u32::MAX);
+        Body { spec: 0, first: StepNo(0), count }
     }
 
-    /// Takes it away again, before the element changes.
-    pub(crate) fn uncount_element(&mut self, step: &Step) {
-        self.tally(step, |count, by| *count -= by);
-    }
-
-    fn tally(&mut self, step: &Step, apply: impl Fn(&mut u32, u32)) {
-        let Some(count) = step.element.as_ref().and_then(|element| self.groups.get_mut(&element.group)) else {
-            return;
-        };
-        match &step.state {
-            StepState::Active { .. } => apply(&mut count.active, 1),
-            StepState::Finished { outcome } => {
-                apply(&mut count.finished, 1);
-                match outcome {
-                    StepOutcome::Failed(_) => apply(&mut count.failed, 1),
-                    StepOutcome::Cancelled => apply(&mut count.cancelled, 1),
-                    StepOutcome::Succeeded | StepOutcome::NoChange | StepOutcome::Skipped(_) => {}
-                }
-            }
-            StepState::Blocked | StepState::Ready { .. } | StepState::Waiting(_) => {}
+    /// The body of a step that repeats, in the round whose first step is `first`.
+    pub(crate) fn repeat_body(&self, of: StepNo, first: StepNo) -> Body {
+        match &self.spec_of(&self.flow.steps[of.0 as usize]).action {
+            Action::Repeat(repeat) => Body { spec: repeat.first.0, first, count: repeat.count },
+            // Only a step that repeats has rounds.
+            _ => Body { spec: 0, first, count: 0 },
         }
     }
-}
 
-/// When a step wants to be looked at: its back-off, or the deadline of its run.
-pub(crate) fn alarm_of(step: &Step, flow: &Flow) -> Option<Timestamp> {
-    match &step.state {
-        StepState::Ready { not_before, .. } => Some(*not_before),
-        StepState::Active { run } => flow.runs.get(run).and_then(run_alarm),
-        StepState::Blocked | StepState::Waiting(_) | StepState::Finished { .. } => None,
+    /// The step whose body a step belongs to.
+    pub(crate) fn repeat_above(&self, no: StepNo) -> Option<StepNo> {
+        self.ancestry(no).find_map(|step| match step.origin {
+            Origin::Round { of, .. } => Some(of),
+            Origin::Root | Origin::Element(_) => None,
+        })
     }
-}
 
-/// The alarm of a run: the next time its end is asked for, else its deadline.
-pub(crate) fn run_alarm(run: &Run) -> Option<Timestamp> {
-    match &run.state {
-        RunState::Pending { deadline, stop, .. } | RunState::Running { deadline, stop, .. } => {
-            Some(stop.as_ref().map_or(*deadline, |stop| stop.again_at))
-        }
-        RunState::Finished { .. } => None,
+    /// The instances that a step made, in order of creation, finished or not.
+    pub(crate) fn below(&self, no: StepNo) -> impl Iterator<Item = &Step> {
+        let below = self.index.below.get(&no).map_or(&[][..], Vec::as_slice);
+        below.iter().map(|no| &self.flow.steps[no.0 as usize])
+    }
+
+    /// The lane in which a step waits for its start.
+    pub(crate) fn lane_of(&self, step: &Step) -> Lane {
+        let group = step.origin.element().map(|element| element.group);
+        Lane { group, slot: self.spec_of(step).action.is_run() }
     }
 }
 

@@ -39,8 +39,16 @@ impl Draft<'_> {
     pub(crate) fn run_lost(&mut self, no: StepNo, id: RunId, claimed: bool, evidence: &str) {
         let unwanted = match self.stopping(id) {
             Some(reason @ (StopReason::Cancel | StopReason::FailFast | StopReason::FinallyDeadline)) => Some(reason),
-            Some(StopReason::Timeout | StopReason::StartDeadline) | None => None,
+            Some(
+                StopReason::Timeout
+                | StopReason::StartDeadline
+                | StopReason::Silence
+                | StopReason::Looping
+                | StopReason::Wall(_),
+            )
+            | None => None,
         };
+        self.keep_messages(no, id);
         if let Some(reason) = unwanted {
             self.take(Transition::RunLostStopping);
             self.finish_run(no, id, RunOutcome::Cancelled { reason });
@@ -90,17 +98,36 @@ impl Draft<'_> {
         self.step(no).losses.in_vain
     }
 
-    /// Whether a step may have another run: a run that was ended for its timeout can outlive the wish for its step.
-    fn is_wanted(&self, no: StepNo) -> bool {
-        let group = self.step(no).element.as_ref().map(|element| element.group);
-        let count = group.and_then(|group| self.resident.index.groups.get(&group));
-        let fail_fast = self.spec(no).foreach.as_ref().is_some_and(|foreach| foreach.fail_fast);
-        let failed_fast = fail_fast && count.is_some_and(|count| count.failed > 0);
-        self.resident.is_open() && !failed_fast
+    /// Whether a step may have another run: a run that was ended for its timeout can outlive the wish for its step, or for
+    /// something above it.
+    pub(crate) fn is_wanted(&self, no: StepNo) -> bool {
+        let failed_fast = |step: &Step| {
+            let Some(group) = step.origin.element().map(|element| element.group) else { return false };
+            let fail_fast = self.resident.spec_of(step).fan.as_ref().is_some_and(|fan| fan.fail_fast);
+            fail_fast && self.resident.index.groups.get(&group).is_some_and(|count| count.failed > 0)
+        };
+        self.resident.is_open() && !self.resident.ancestry(no).any(failed_fast)
+    }
+
+    /// Whether a failure would lead to another attempt.
+    pub(crate) fn may_retry(&self, no: StepNo) -> bool {
+        self.step(no).failures + 1 < self.spec(no).retry.attempts && self.is_wanted(no)
+    }
+
+    /// What a lost run took from its inbox is there for the next one again.
+    fn keep_messages(&mut self, no: StepNo, id: RunId) {
+        let agent = self.resident.flow.runs.get(&id).and_then(|run| run.agent.as_ref());
+        let taken = agent.map(|agent| agent.messages.clone()).unwrap_or_default();
+        if !taken.is_empty() {
+            self.edit(no, |step| {
+                step.inbox.splice(0..0, taken);
+            });
+        }
     }
 
     /// Puts a step up for its next run.
     pub(crate) fn make_ready(&mut self, no: StepNo, not_before: orc_domain::time::Timestamp, wake: WakeReason) {
+        self.leave_places(no);
         self.set_state(no, StepState::Ready { not_before, held_by: None, wake });
         self.fresh.insert(no);
     }

@@ -2,15 +2,16 @@
 //! the last one ends the flow. Loops until nothing follows any more, then starts what may start.
 
 use orc_domain::event::Fact;
-use orc_domain::flow::{FlowOutcome, FlowState, Phase, SkipReason, StepNo, StepOutcome, StepState, Stop};
-use orc_domain::graph::{Action, FINALLY_DEADLINE, PhaseKind, SpecIndex, StepSpec};
+use orc_domain::flow::{FlowOutcome, FlowState, Origin, Phase, SkipReason, StepNo, StepOutcome, StepState, Stop};
+use orc_domain::graph::{FINALLY_DEADLINE, PhaseKind, SpecIndex, StepSpec};
+use orc_domain::input::Input;
 use orc_domain::run::{Cause, ErrorFamily, Failure, WakeReason};
 use orc_domain::transition::Transition;
 use orc_domain::value::Value;
 
 use crate::draft::Draft;
-use crate::resident::spec_index;
-use crate::scope::StepScope;
+use crate::resident::Body;
+use crate::scope::{FlowScope, StepScope};
 
 /// What the direct parents of a step and its `if:` say.
 enum Verdict {
@@ -46,11 +47,12 @@ impl Draft<'_> {
         let failed = matches!(outcome, StepOutcome::Failed(_));
         let spec = self.spec(no);
         let (phase, counts) = (spec.phase, failed && !spec.continue_on_fail);
+        self.leave_places(no);
         let step = self.step(no);
-        let (path, is_element) = (step.path.clone(), step.element.is_some());
+        let (path, is_root) = (step.path.clone(), step.origin == Origin::Root);
         self.tell(Fact::StepFinished { path, outcome: outcome.clone() });
         self.set_state(no, StepState::Finished { outcome });
-        if !is_element {
+        if is_root {
             self.edit_head(|head| match phase {
                 PhaseKind::Main => {
                     head.open_main -= 1;
@@ -70,32 +72,50 @@ impl Draft<'_> {
     fn propagate(&mut self, no: StepNo) {
         let step = self.step(no);
         let failed = matches!(step.state, StepState::Finished { outcome: StepOutcome::Failed(_) });
-        if let Some(group) = step.element.as_ref().map(|element| element.group) {
-            let fail_fast = self.spec(no).foreach.as_ref().is_some_and(|foreach| foreach.fail_fast);
-            if failed && fail_fast {
-                self.fail_fast(group);
+        let repeat = match &step.origin {
+            Origin::Element(element) => {
+                let group = element.group;
+                if failed && self.spec(no).fan.as_ref().is_some_and(|fan| fan.fail_fast) {
+                    self.fail_fast(group);
+                }
+                return self.join_group(group);
             }
-            self.join_group(group);
-            return;
-        }
+            Origin::Round { of, .. } => Some(*of),
+            Origin::Root => None,
+        };
+        let body = self.resident.body_of(no);
         let dependents = self.resident.dependents.clone();
         for dependent in &dependents[step_spec(self, no)] {
-            let at = dependent.0 as usize;
-            self.resident.index.blockers[at] = self.resident.index.blockers[at].saturating_sub(1);
-            if self.resident.index.blockers[at] == 0 {
-                self.unblock(StepNo(dependent.0));
+            let instance = body.instance(*dependent);
+            let blockers = &mut self.resident.index.blockers[instance.0 as usize];
+            *blockers = blockers.saturating_sub(1);
+            if *blockers == 0 {
+                self.unblock(instance);
             }
+        }
+        if let Some(repeat) = repeat {
+            self.join_round(repeat);
         }
     }
 
     /// Looks at every step of a phase that waits for no parent.
     pub(crate) fn open_phase(&mut self, phase: PhaseKind) {
-        for at in 0..self.resident.pipeline.steps.len() {
-            let no = StepNo(spec_index(at).0);
-            let opens = self.resident.pipeline.steps[at].phase == phase && self.resident.index.blockers[at] == 0;
-            if !opens || !matches!(self.step(no).state, StepState::Blocked) {
-                continue;
+        for no in self.resident.root_body().instances() {
+            if self.spec(no).phase == phase {
+                self.open_if_free(no);
             }
+        }
+    }
+
+    /// The same for the body of a round.
+    pub(crate) fn open_body(&mut self, body: Body) {
+        for no in body.instances() {
+            self.open_if_free(no);
+        }
+    }
+
+    fn open_if_free(&mut self, no: StepNo) {
+        if self.resident.index.blockers[no.0 as usize] == 0 {
             self.unblock(no);
         }
     }
@@ -133,11 +153,7 @@ impl Draft<'_> {
     }
 
     fn open_step(&mut self, no: StepNo) {
-        let list = self.spec(no).foreach.as_ref().map(|foreach| {
-            let scope = StepScope::of(&self.resident, no);
-            orc_domain::expr::eval(&foreach.list, &scope).map_err(|error| format!("foreach: {error}"))
-        });
-        match list {
+        match self.fan_list(no) {
             Some(list) => self.begin_expansion(no, list),
             None => {
                 self.take(Transition::StepReady);
@@ -149,7 +165,7 @@ impl Draft<'_> {
     fn verdict(&self, no: StepNo) -> Verdict {
         let spec = self.spec(no);
         if spec.condition.implicit_success
-            && let Some(reason) = self.refusing_parent(spec)
+            && let Some(reason) = self.refusing_parent(no, spec)
         {
             return Verdict::Skip(reason);
         }
@@ -166,9 +182,10 @@ impl Draft<'_> {
     }
 
     /// The first direct parent, in file order, whose end the step does not accept.
-    fn refusing_parent(&self, spec: &StepSpec) -> Option<SkipReason> {
+    fn refusing_parent(&self, no: StepNo, spec: &StepSpec) -> Option<SkipReason> {
+        let body = self.resident.body_of(no);
         spec.needs.iter().find_map(|need| {
-            let parent = self.step(StepNo(need.0));
+            let parent = self.step(body.instance(*need));
             let StepState::Finished { outcome } = &parent.state else {
                 return None;
             };
@@ -194,13 +211,7 @@ impl Draft<'_> {
                 true
             }
             Phase::Main | Phase::Finally { .. } if head.open_main == 0 && head.open_finally == 0 => {
-                let outcome = if stop != Stop::None {
-                    FlowOutcome::Cancelled
-                } else if head.main_failed || head.finally_failed {
-                    FlowOutcome::Failed
-                } else {
-                    FlowOutcome::Succeeded
-                };
+                let outcome = Self::ended_by(&stop, head.main_failed || head.finally_failed);
                 self.end_flow(outcome);
                 true
             }
@@ -209,19 +220,50 @@ impl Draft<'_> {
     }
 
     fn end_flow(&mut self, outcome: FlowOutcome) {
+        let outcome = match self.flow_output(outcome) {
+            Ok(output) => {
+                self.edit_head(|head| head.output = output);
+                outcome
+            }
+            Err(detail) => {
+                self.take(Transition::FlowOutputError);
+                self.edit_head(|head| head.detail = detail);
+                FlowOutcome::Failed
+            }
+        };
         self.take(match outcome {
             FlowOutcome::Succeeded => Transition::FlowSucceeded,
-            FlowOutcome::Failed | FlowOutcome::BudgetExhausted => Transition::FlowFailed,
+            FlowOutcome::Failed => Transition::FlowFailed,
+            FlowOutcome::BudgetExhausted => Transition::FlowExhausted,
             FlowOutcome::Cancelled => Transition::FlowCancelledFinished,
         });
+        self.withdraw_own_requests();
+        self.leave_group();
         let at = self.now;
-        self.edit_head(|head| head.state = FlowState::Finished { at, outcome });
-        self.tell(Fact::FlowFinished { outcome });
+        self.edit_head(|head| {
+            head.state = FlowState::Finished { at, outcome };
+            head.holds.clear();
+        });
+        let head = &self.resident.flow.head;
+        let (detail, output) = (head.detail.clone(), head.output.clone());
+        self.tell(Fact::FlowFinished { outcome, detail: detail.clone() });
+        if let Some(parent) = self.resident.flow.spec.parent.clone() {
+            let ended = Input::ChildEnded { flow: self.flow_id(), outcome, output, detail };
+            self.tell_flow(parent.flow, &format!("ended {}", self.flow_id()), ended);
+        }
     }
 
-    /// The action of a step instance.
-    pub(crate) fn action(&self, no: StepNo) -> &Action {
-        &self.spec(no).action
+    /// What a flow that succeeded hands to its parent.
+    fn flow_output(&self, outcome: FlowOutcome) -> Result<Option<Value>, String> {
+        if outcome != FlowOutcome::Succeeded {
+            return Ok(None);
+        }
+        let scope = FlowScope(&self.resident);
+        let values = self.resident.pipeline.outputs.iter().map(|(name, expr)| {
+            let value = orc_domain::expr::eval(expr, &scope).map_err(|error| format!("outputs.{name}: {error}"))?;
+            Ok((name.clone(), value))
+        });
+        Ok(Some(Value::Map(values.collect::<Result<_, String>>()?)))
     }
 }
 

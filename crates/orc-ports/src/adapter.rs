@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::executor::{Exit, Stream};
-use orc_domain::agent::{AgentResult, AgentStop, Statistics};
+use orc_domain::agent::{AgentResult, AgentStop, Statistics, Usage};
 use orc_domain::ids::{FlowId, RunId, WorkspaceId};
 use orc_domain::json_schema::SchemaError;
 use orc_domain::path::StepPath;
@@ -158,6 +158,9 @@ pub trait Listener: Send {
 
     /// What is known so far.
     fn statistics(&self) -> Statistics;
+
+    /// What it says that it used so far.
+    fn usage(&self) -> Usage;
 
     /// Whether its last word is that it cannot go on.
     fn says_blocked(&self) -> bool;

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use orc_domain::claim::ClaimKind;
+use orc_domain::action::WaitEvent;
+use orc_domain::claim::Refusal;
 use orc_domain::effect::{Decision, Effect};
 use orc_domain::event::Event;
 use orc_domain::flow::{Flow, FlowSpec};
@@ -38,7 +39,7 @@ pub enum Committed {
     /// The flow has another version (or exists already, or does not exist): load it again.
     Stale,
     /// A claim was refused; nothing was written.
-    Refused(ClaimKind),
+    Refused(Refusal),
 }
 
 /// What became of a guarded update.
@@ -171,14 +172,34 @@ pub trait Store: Send + Sync {
     /// Makes a decision true.
     fn commit(&self, commit: Commit) -> StoreResult<'_, Committed>;
 
-    /// A flow with all its steps and its live runs.
+    /// A flow with all its steps, its live runs and its open requests.
     fn flow_load(&self, id: FlowId) -> StoreResult<'_, Option<LoadedFlow>>;
 
     /// Ids of flows that are not finished, in order of id, after `after`, at most `limit`.
     fn flows_unfinished(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>>;
 
-    /// Claims live, unclaimed runs for an instance and takes the `StartRun` of each out of the outbox, all in one
-    /// transaction; answers in the same order. `Stale`: it is over or claimed; its effect is taken out all the same.
+    /// Flows that are not finished and whose `wake_at` is `now` or before, with that time, in order of it and then of id,
+    /// after `after`, at most `limit`.
+    fn flows_due(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> StoreResult<'_, Vec<(Timestamp, FlowId)>>;
+
+    /// Ids of flows that have a run which is not finished, in order of id, after `after`, at most `limit`.
+    fn flows_with_live_runs(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>>;
+
+    /// Ids of flows that have an effect which is not delivered, in order of id, after `after`, at most `limit`.
+    fn flows_with_effects(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>>;
+
+    /// Ids of flows that have a step which waits for an event of this kind, each once, in order of id. Of which pipeline
+    /// it must be, the step knows.
+    fn flows_waiting_for(&self, event: WaitEvent) -> StoreResult<'_, Vec<FlowId>>;
+
+    /// Claims live, unclaimed runs for an instance and takes what starts each (`StartRun`, `StartAgent`) out of the outbox,
+    /// all in one transaction; answers in the same order. `Stale`: it is over or claimed; its effect is taken out all the
+    /// same.
     fn runs_claim(&self, starts: Vec<(RunId, EffectId)>, instance: InstanceId) -> StoreResult<'_, Vec<Guarded>>;
 
     /// Effects of a flow that are not delivered, in order.

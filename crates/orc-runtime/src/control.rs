@@ -11,16 +11,18 @@ use std::sync::Arc;
 use orc_domain::event::Event;
 use orc_domain::flow::{FlowSpec, FlowState};
 use orc_domain::graph::Pipeline;
-use orc_domain::ids::FlowId;
+use orc_domain::hold::HoldReason;
+use orc_domain::ids::{FlowId, MessageId};
 use orc_domain::input::{Input, Signed};
+use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
-use orc_domain::time::Millis;
+use orc_domain::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::data_dir::Holder;
-use crate::dispatcher::{Dispatcher, DispatcherError};
+use crate::dispatcher::{Definition, Definitions, Dispatcher, DispatcherError, Heard, Reply};
 use crate::follow::{Follower, Seen};
 use crate::shell::chain;
 
@@ -45,6 +47,8 @@ pub enum Request {
         pipeline: Box<Pipeline>,
         /// Its text, for people.
         source: String,
+        /// Those of its children, and of theirs.
+        children: Vec<Definition>,
     },
     /// End a flow.
     Cancel {
@@ -52,6 +56,37 @@ pub enum Request {
         flow: FlowId,
         /// At once.
         force: bool,
+    },
+    /// Answer a request.
+    Answer(Reply),
+    /// Let nothing more of a flow, or of one of its steps, start.
+    Pause {
+        /// Which.
+        flow: FlowId,
+        /// The step; none: all of it.
+        step: Option<StepPath>,
+        /// Why; may be empty.
+        note: String,
+        /// When it ends by itself.
+        until: Option<Timestamp>,
+    },
+    /// Let it go on.
+    Unpause {
+        /// Which.
+        flow: FlowId,
+        /// The step; none: all of it.
+        step: Option<StepPath>,
+    },
+    /// Write to the agent of a step.
+    Message {
+        /// Which flow.
+        flow: FlowId,
+        /// The step.
+        path: StepPath,
+        /// The message's id; the same twice is heard once.
+        id: MessageId,
+        /// The text.
+        text: String,
     },
     /// Carry an unfinished flow on.
     Resume {
@@ -105,8 +140,10 @@ pub enum Response {
     Error {
         /// Why.
         message: String,
-        /// There is no such flow.
+        /// There is no such flow or request.
         unknown: bool,
+        /// They may not.
+        refused: bool,
     },
 }
 
@@ -201,7 +238,9 @@ async fn answer(dispatcher: &Dispatcher, holder: &Holder, stream: UnixStream) {
     let response = match serde_json::from_str::<Request>(&line) {
         Ok(Request::Follow { flow, after }) => follow(dispatcher, flow, after, &mut write).await,
         Ok(request) => Some(carry_out(dispatcher, holder, by, request).await),
-        Err(error) => Some(Response::Error { message: format!("not a request: {error}"), unknown: false }),
+        Err(error) => {
+            Some(Response::Error { message: format!("not a request: {error}"), unknown: false, refused: false })
+        }
     };
     if let Some(response) = response {
         // Whoever asked may have gone; what they asked for is done.
@@ -217,26 +256,45 @@ async fn carry_out(dispatcher: &Dispatcher, holder: &Holder, by: Principal, requ
             return Response::Status { flows: dispatcher.flows(), slots: dispatcher.slots(), trouble };
         }
         Request::Follow { .. } => Ok(()),
-        Request::Submit { spec, pipeline, source } => {
+        Request::Submit { spec, pipeline, source, children } => {
             let spec = FlowSpec { requested_by: by, ..*spec };
-            dispatcher.submit(spec, Arc::from(pipeline), source).await
+            dispatcher.submit(spec, Definitions { pipeline: Arc::from(pipeline), source, children }).await
         }
         Request::Resume { flow } => dispatcher.resume(flow).await,
+        Request::Answer(reply) => return heard(dispatcher.answer(by, reply).await),
         Request::Cancel { flow, force } => {
-            match dispatcher.send(flow, Signed { by, input: Input::Cancel { force } }).await {
-                Ok(heard) => {
-                    return Response::Heard { changed: heard.changed, state: heard.state };
-                }
-                Err(error) => Err(error),
-            }
+            return heard(dispatcher.send(flow, Signed { by, input: Input::Cancel { force } }).await);
+        }
+        Request::Pause { flow, step, note, until } => {
+            let input = Input::Hold { step, reason: HoldReason::Paused, note, until };
+            return heard(dispatcher.send(flow, Signed { by, input }).await);
+        }
+        Request::Unpause { flow, step } => {
+            let input = Input::Lift { step, reason: HoldReason::Paused };
+            return heard(dispatcher.send(flow, Signed { by, input }).await);
+        }
+        Request::Message { flow, path, id, text } => {
+            return heard(dispatcher.send(flow, Signed { by, input: Input::Message { path, id, text } }).await);
         }
     };
+    said(done)
+}
+
+fn heard(heard: Result<Heard, DispatcherError>) -> Response {
+    match heard {
+        Ok(Heard { changed, state }) => Response::Heard { changed, state },
+        Err(error) => said(Err(error)),
+    }
+}
+
+fn said(done: Result<(), DispatcherError>) -> Response {
     match done {
         Ok(()) => Response::Done,
         Err(DispatcherError::Ending) => Response::Ending,
         Err(error) => {
-            let unknown = matches!(error, DispatcherError::Unknown(_));
-            Response::Error { message: chain(&error), unknown }
+            let unknown = matches!(error, DispatcherError::Unknown(_) | DispatcherError::NoRequest(_));
+            let refused = matches!(error, DispatcherError::Answer(_));
+            Response::Error { message: chain(&error), unknown, refused }
         }
     }
 }
@@ -261,7 +319,7 @@ async fn follow(
             Ok(Seen::Quiet) => say(write, &Response::Quiet).await,
             Ok(Seen::End) => return Some(Response::End),
             Err(error) => {
-                return Some(Response::Error { message: chain(&error), unknown: false });
+                return Some(Response::Error { message: chain(&error), unknown: false, refused: false });
             }
         };
         // A write that fails means that nobody listens any more.

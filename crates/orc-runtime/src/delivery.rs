@@ -7,16 +7,19 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
-use orc_domain::effect::{Command, Effect, EffectKind};
+use orc_domain::effect::{AgentCall, Command, Effect, EffectKind};
 use orc_domain::graph::MAX_OUTPUT_BYTES;
 use orc_domain::ids::{EffectId, FlowId, RunId};
 use orc_domain::input::Input;
 use orc_ports::executor::{Launch, Limits};
 use orc_ports::store::Guarded;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
+use crate::agents;
+use crate::children;
+use crate::dispatcher::DispatcherError;
 use crate::endings::ending_of_start;
 use crate::shell::Shell;
 
@@ -24,42 +27,164 @@ use crate::shell::Shell;
 struct Start {
     effect: EffectId,
     run: RunId,
-    command: Command,
+    what: StartWhat,
 }
 
-pub(crate) async fn run(shell: Arc<Shell>, flow: FlowId, mut queue: mpsc::UnboundedReceiver<Effect>) {
+enum StartWhat {
+    Command(Command),
+    Agent(Box<AgentCall>),
+}
+
+/// Where a flow puts its effects.
+pub(crate) struct Outlet {
+    // Unbounded: an effect is the answer to a decision, and a flow decides only as fast as its effects come back.
+    sender: mpsc::UnboundedSender<Effect>,
+    under_way: Arc<watch::Sender<usize>>,
+}
+
+impl Outlet {
+    /// Hands an effect over.
+    pub(crate) fn send(&self, effect: Effect) {
+        self.under_way.send_modify(|count| *count += 1);
+        // The receiver lives as long as the delivery, which ends after its flow.
+        let _ = self.sender.send(effect);
+    }
+
+    /// Whether all of them are delivered.
+    pub(crate) fn is_drained(&self) -> bool {
+        *self.under_way.borrow() == 0
+    }
+
+    /// Waits until all that are under way are delivered; for ever when none is.
+    pub(crate) async fn drained(&self) {
+        if self.is_drained() {
+            std::future::pending::<()>().await;
+        }
+        // The sender lives in this outlet.
+        let _ = self.under_way.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+/// Begins to deliver for a flow. Ends when the outlet is dropped and everything is delivered.
+pub(crate) fn open(shell: &Arc<Shell>, flow: FlowId) -> Outlet {
+    let (sender, queue) = mpsc::unbounded_channel();
+    let under_way = Arc::new(watch::Sender::new(0));
+    shell.tasks.spawn("delivery", run(Arc::clone(shell), flow, queue, Arc::clone(&under_way)));
+    Outlet { sender, under_way }
+}
+
+async fn run(
+    shell: Arc<Shell>,
+    flow: FlowId,
+    mut queue: mpsc::UnboundedReceiver<Effect>,
+    open: Arc<watch::Sender<usize>>,
+) {
     let mut under_way = FuturesUnordered::new();
+    let delivered = |count: usize| {
+        if count > 0 {
+            open.send_modify(|open| *open -= count);
+        }
+    };
     loop {
         let first = tokio::select! {
             effect = queue.recv() => match effect {
                 Some(effect) => effect,
                 None => break,
             },
-            Some(()) = under_way.next() => continue,
+            Some(count) = under_way.next() => {
+                delivered(count);
+                continue;
+            }
         };
         let mut starts = Vec::new();
         let mut next = Some(first);
         while let Some(Effect { id: effect, kind }) = next {
             match kind {
-                EffectKind::StartRun { run, command } => starts.push(Start { effect, run, command }),
-                EffectKind::StopRun { run, grace, .. } => {
+                EffectKind::StartRun { run, command } => {
+                    starts.push(Start { effect, run, what: StartWhat::Command(command) });
+                }
+                EffectKind::StartAgent { run, call } => {
+                    starts.push(Start { effect, run, what: StartWhat::Agent(call) });
+                }
+                // Whatever is not a start waits for the starts before it.
+                other => {
                     under_way.push(start(&shell, flow, std::mem::take(&mut starts)));
-                    while under_way.next().await.is_some() {}
-                    shell.executor.stop(run, grace);
-                    done(&shell, effect).await;
+                    while let Some(count) = under_way.next().await {
+                        delivered(count);
+                    }
+                    carry_out(&shell, effect, other).await;
+                    delivered(1);
                 }
             }
             next = queue.try_recv().ok();
         }
         under_way.push(start(&shell, flow, starts));
     }
-    while under_way.next().await.is_some() {}
+    while let Some(count) = under_way.next().await {
+        delivered(count);
+    }
 }
 
-async fn start(shell: &Shell, flow: FlowId, starts: Vec<Start>) {
-    let Some(claimed) = claim(shell, &starts).await else { return };
+/// Delivers an effect that is no start of a run.
+async fn carry_out(shell: &Arc<Shell>, effect: EffectId, kind: EffectKind) {
+    match kind {
+        EffectKind::StopRun { run, reason, grace } => {
+            if let Some(ear) = shell.router.ear(run) {
+                ear.stopped(reason);
+            }
+            shell.executor.stop(run, grace);
+        }
+        EffectKind::StartFlow { spec } => {
+            if !until_done(shell, || children::start(shell, &spec)).await {
+                return;
+            }
+        }
+        EffectKind::Tell { flow, signed } => {
+            if !until_done(shell, || children::tell(shell, flow, &signed)).await {
+                return;
+            }
+        }
+        // Starts are delivered together.
+        EffectKind::StartRun { .. } | EffectKind::StartAgent { .. } => return,
+    }
+    done(shell, effect).await;
+}
+
+/// Tries until the store takes it. False when the program is ending: the effect stays in the outbox.
+async fn until_done<'a>(
+    shell: &'a Arc<Shell>,
+    mut attempt: impl FnMut() -> BoxFuture<'a, Result<(), DispatcherError>>,
+) -> bool {
+    loop {
+        match attempt().await {
+            Ok(()) => return true,
+            Err(DispatcherError::Store(error)) => {
+                if !shell.wait_out(&error).await {
+                    return false;
+                }
+            }
+            // Nobody is there to hear it any more, and nobody will be.
+            Err(DispatcherError::Unknown(flow)) => {
+                tracing::warn!(%flow, "a flow that should have been told something is not there");
+                return true;
+            }
+            Err(
+                DispatcherError::Reap(_)
+                | DispatcherError::Ending
+                | DispatcherError::Answer(_)
+                | DispatcherError::NoRequest(_),
+            ) => return false,
+        }
+    }
+}
+
+/// Claims and starts; gives how many effects are delivered.
+async fn start(shell: &Arc<Shell>, flow: FlowId, starts: Vec<Start>) -> usize {
+    let count = starts.len();
+    let Some(claimed) = claim(shell, &starts).await else { return count };
     let mine = starts.into_iter().zip(claimed).filter(|(_, claimed)| *claimed == Guarded::Updated);
-    join_all(mine.map(|(Start { run, command, .. }, _)| start_one(shell, flow, run, command))).await;
+    join_all(mine.map(|(Start { run, what, .. }, _)| start_one(shell, flow, run, what))).await;
+    count
 }
 
 /// What became of each claim; `None` when the program is ending.
@@ -80,12 +205,29 @@ async fn claim(shell: &Shell, starts: &[Start]) -> Option<Vec<Guarded>> {
     }
 }
 
-async fn start_one(shell: &Shell, flow: FlowId, run: RunId, command: Command) {
-    let launch = launch_of(shell, flow, run, command);
-    shell.router.expect_report(run, flow);
+async fn start_one(shell: &Arc<Shell>, flow: FlowId, run: RunId, what: StartWhat) {
+    let (launch, ear) = match what {
+        StartWhat::Command(command) => (launch_of(shell, flow, run, command), None),
+        StartWhat::Agent(call) => match agents::launch(shell, flow, run, *call).await {
+            Ok((launch, ear)) => (launch, Some(ear)),
+            Err(ended) => {
+                shell.router.expect_report(run, flow, None);
+                return shell.router.not_started(run, ended);
+            }
+        },
+    };
+    shell.router.expect_report(run, flow, ear.clone());
     match shell.executor.start(launch).await {
-        Ok(process) => shell.router.started(run, Input::RunStarted { run, process }),
-        Err(error) => shell.router.not_started(run, Input::RunEnded { run, ending: ending_of_start(&error) }),
+        Ok(process) => {
+            if let Some(ear) = ear {
+                shell.tasks.spawn("ear", ear.watch(Arc::clone(shell)));
+            }
+            shell.router.started(run, Input::RunStarted { run, process });
+        }
+        Err(error) => {
+            let ending = ending_of_start(&error);
+            shell.router.not_started(run, Input::RunEnded { run, ending, told: None });
+        }
     }
 }
 

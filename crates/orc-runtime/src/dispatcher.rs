@@ -4,20 +4,26 @@ use std::sync::Arc;
 
 use orc_domain::flow::{FlowSpec, FlowState};
 use orc_domain::graph::Pipeline;
-use orc_domain::ids::{FlowId, InstanceId};
-use orc_domain::input::Signed;
-use orc_engine::{Context, start};
+use orc_domain::ids::{ContentHash, FlowId, InstanceId, RequestId};
+use orc_domain::input::{Input, Signed};
+use orc_domain::principal::Principal;
+use orc_domain::request::{Answer, AnswerError, Standing};
+use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, ReapError};
 use orc_ports::reader::Reader;
-use orc_ports::store::{Commit, Committed, Instance, Store, StoreError};
-use tokio::sync::{RwLock, oneshot, watch};
+use orc_ports::store::{Instance, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{RwLock, watch};
 
+use crate::children;
 use crate::consumers::{self, CONSUMERS};
 use crate::data_dir::DataDir;
-use crate::flow_loop::{FlowLoop, load};
+use crate::flow_loop::load;
+use crate::groups::Groups;
+use crate::parked::{self, Parked};
 use crate::recovery::{self, Recovered};
-use crate::router::{Router, What};
+use crate::router::Router;
 use crate::shell::{Shape, Shell, Trouble};
 use crate::slots::Slots;
 use crate::tasks::Tasks;
@@ -30,6 +36,8 @@ pub struct Parts {
     pub reader: Arc<dyn Reader>,
     /// Where runs become processes; reports into `router`.
     pub executor: Arc<dyn Executor>,
+    /// Knows agent programs.
+    pub adapter: Arc<dyn Adapter>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Made before the executor.
@@ -57,6 +65,49 @@ pub enum DispatcherError {
     /// The loop is ending.
     #[error("this orchestrator is ending")]
     Ending,
+    /// The answer does not count.
+    #[error(transparent)]
+    Answer(AnswerError),
+    /// There is no such open request.
+    #[error("there is no open request {0}: it was answered, withdrawn, or closed at its deadline")]
+    NoRequest(RequestId),
+}
+
+/// A definition, under the hash that names it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Definition {
+    /// Its name.
+    pub hash: ContentHash,
+    /// Itself.
+    pub pipeline: Box<Pipeline>,
+    /// Its text, for people.
+    pub source: String,
+}
+
+/// What a new flow pins: its own definition, and those of its children.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definitions {
+    /// Its own.
+    pub pipeline: Arc<Pipeline>,
+    /// Its text, for people.
+    pub source: String,
+    /// Those of its children, and of theirs.
+    pub children: Vec<Definition>,
+}
+
+/// Somebody's answer to a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The flow that asks.
+    pub flow: FlowId,
+    /// The request.
+    pub request: RequestId,
+    /// Yes or no.
+    pub answer: Answer,
+    /// What they saw; none: whatever it is now.
+    pub subject: Option<ContentHash>,
+    /// In their words; may be empty.
+    pub reason: String,
 }
 
 /// What became of an input.
@@ -81,7 +132,7 @@ impl Dispatcher {
     /// # Errors
     /// When the store fails or a left process does not go.
     pub async fn open(parts: Parts) -> Result<(Self, Recovered), DispatcherError> {
-        let Parts { store, reader, executor, clock, router, data, shape, instance } = parts;
+        let Parts { store, reader, executor, adapter, clock, router, data, shape, instance } = parts;
         let slots = Slots::new(shape.slots);
         let (commits, live, trouble) = (watch::Sender::new(0), watch::Sender::new(0), watch::Sender::new(None));
         let tasks = Tasks::default();
@@ -89,12 +140,15 @@ impl Dispatcher {
             store,
             reader,
             executor,
+            adapter,
             clock,
             router,
             data,
             shape,
             instance,
             slots,
+            groups: Groups::default(),
+            parked: Parked::default(),
             tasks,
             commits,
             live,
@@ -107,6 +161,7 @@ impl Dispatcher {
         let command = shell.shape.command.clone();
         shell.store.instance_begin(Instance { id: instance, pid, command, began_at }).await?;
         let recovered = recovery::recover(&shell).await?;
+        shell.tasks.spawn("alarms", parked::run(Arc::clone(&shell)));
         for row in CONSUMERS {
             shell.tasks.spawn("consumer", consumers::run(Arc::clone(&shell), row));
         }
@@ -117,29 +172,19 @@ impl Dispatcher {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn submit(&self, spec: FlowSpec, pipeline: Arc<Pipeline>, source: String) -> Result<(), DispatcherError> {
+    pub async fn submit(&self, spec: FlowSpec, definitions: Definitions) -> Result<(), DispatcherError> {
         let shell = &self.shell;
         let _entry = shell.enter().await?;
+        let Definitions { pipeline, source, children } = definitions;
+        for Definition { hash, pipeline, source } in children {
+            shell.store.pipeline_insert(hash, Arc::from(pipeline), source).await?;
+        }
         shell.store.pipeline_insert(spec.pipeline.clone(), Arc::clone(&pipeline), source).await?;
         let flow = spec.id;
-        let mut slots = shell.slots.hint(flow, 0);
-        loop {
-            let context = Context { now: shell.clock.now(), slots, grace: shell.shape.grace };
-            let (resident, decision) = start(spec.clone(), Arc::clone(&pipeline), &context);
-            let (claimed, effects) = (decision.claims.len(), decision.effects.clone());
-            let capacity = shell.slots.capacity();
-            let commit = Commit { flow, create: Some(spec.clone()), expected: 0, decision, slots: capacity };
-            match shell.store.commit(commit).await? {
-                Committed::Done => {
-                    shell.slots.settle(flow, claimed, 0);
-                    shell.commits.send_modify(|count| *count += 1);
-                    FlowLoop::spawn(shell, flow, Some(resident), effects, None);
-                    return Ok(());
-                }
-                Committed::Refused(_) => slots = 0,
-                Committed::Stale => return self.carry_on(flow).await,
-            }
+        if children::create(shell, spec, pipeline).await? {
+            return Ok(());
         }
+        children::carry_on(shell, flow).await
     }
 
     /// Carries an unfinished flow on, effects first that were decided and not delivered.
@@ -148,17 +193,7 @@ impl Dispatcher {
     /// When there is no such flow or the store fails.
     pub async fn resume(&self, flow: FlowId) -> Result<(), DispatcherError> {
         let _entry = self.shell.enter().await?;
-        self.carry_on(flow).await
-    }
-
-    async fn carry_on(&self, flow: FlowId) -> Result<(), DispatcherError> {
-        let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
-        if resident.flow().is_finished() {
-            return Ok(());
-        }
-        let effects = self.shell.store.effects_pending(flow).await?;
-        FlowLoop::spawn(&self.shell, flow, None, effects, None);
-        Ok(())
+        children::carry_on(&self.shell, flow).await
     }
 
     /// Sends an input to a flow, carrying it on if it was not, and waits until it is decided and committed.
@@ -166,30 +201,32 @@ impl Dispatcher {
     /// # Errors
     /// When there is no such flow, the store fails or the loop is ending.
     pub async fn send(&self, flow: FlowId, signed: Signed) -> Result<Heard, DispatcherError> {
-        let (reply, mut answer) = oneshot::channel();
-        if !self.shell.router.send(flow, What::Input(signed.clone(), Some(reply))) {
-            let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
-            if resident.flow().is_finished() {
-                return Ok(Heard { changed: false, state: resident.flow().head.state.clone() });
-            }
-            let _entry = self.shell.enter().await?;
-            let effects = self.shell.store.effects_pending(flow).await?;
-            let (reply, second) = oneshot::channel();
-            answer = second;
-            FlowLoop::spawn(&self.shell, flow, None, effects, Some(What::Input(signed, Some(reply))));
+        children::send(&self.shell, flow, signed).await
+    }
+
+    /// Answers a request in the name of somebody.
+    ///
+    /// # Errors
+    /// When there is no such request, they may not answer, or as [`Dispatcher::send`].
+    pub async fn answer(&self, by: Principal, reply: Reply) -> Result<Heard, DispatcherError> {
+        let Reply { flow, request, answer, subject, reason } = reply;
+        let standing = self.standing(&by);
+        let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
+        match resident.check_answer(request, &by, &standing, subject.as_ref()) {
+            Ok(()) => {}
+            Err(Some(error)) => return Err(DispatcherError::Answer(error)),
+            Err(None) => return Err(DispatcherError::NoRequest(request)),
         }
-        match answer.await {
-            Ok(heard) => Ok(heard),
-            // The flow ended before it read the message.
-            Err(_) => {
-                let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
-                if resident.flow().is_finished() {
-                    Ok(Heard { changed: false, state: resident.flow().head.state.clone() })
-                } else {
-                    Err(DispatcherError::Ending)
-                }
-            }
-        }
+        let input = Input::Answer { request, answer, subject, standing, reason };
+        let heard = self.send(flow, Signed { by, input }).await?;
+        // Somebody else may have been faster, between the look and the answer.
+        if heard.changed { Ok(heard) } else { Err(DispatcherError::NoRequest(request)) }
+    }
+
+    /// What somebody is, by the settings of now.
+    #[must_use]
+    pub fn standing(&self, who: &Principal) -> Standing {
+        self.shell.shape.standing.of(who)
     }
 
     pub(crate) fn reader(&self) -> &Arc<dyn Reader> {
@@ -218,7 +255,10 @@ impl Dispatcher {
 
     /// Which flows are being carried on, in order.
     pub(crate) fn flows(&self) -> Vec<FlowId> {
-        self.shell.router.flows()
+        let mut flows = self.shell.router.flows();
+        flows.extend(self.shell.parked.flows());
+        flows.sort_unstable();
+        flows
     }
 
     /// Runs that this instance may have at the same time.

@@ -3,8 +3,10 @@
 //! Inputs that have arrived together are decided one after the other and committed together. A decision whose commit does
 //! not happen is thrown away with the flow it made; the old flow is loaded again and the inputs are heard again.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use orc_domain::claim::{Claim, Holder, Refusal};
 use orc_domain::effect::{Decision, Effect};
 use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::input::{Input, Signed};
@@ -14,7 +16,7 @@ use orc_engine::{Context, Resident, decide};
 use orc_ports::store::{Commit, Committed, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::delivery;
+use crate::delivery::{self, Outlet};
 use crate::dispatcher::Heard;
 use crate::router::{Message, What};
 use crate::shell::Shell;
@@ -30,9 +32,18 @@ pub(crate) struct FlowLoop {
     shell: Arc<Shell>,
     id: FlowId,
     inbox: mpsc::UnboundedReceiver<Message>,
-    effects: mpsc::UnboundedSender<Effect>,
+    effects: Outlet,
     /// `None` after a commit that did not happen: the rows are the truth then.
     resident: Option<Resident>,
+    /// It left memory: whatever the shell knows of the flow is no longer this loop's.
+    is_parked: bool,
+}
+
+/// Whether a flow left memory.
+enum Parked {
+    Yes,
+    /// Something arrived in between, or there is still something to do.
+    No(Option<Message>),
 }
 
 /// The flow cannot be carried on here.
@@ -62,14 +73,14 @@ impl FlowLoop {
             return;
         };
         shell.live.send_modify(|live| *live += 1);
-        // Unbounded: an effect is the answer to a decision, and a flow decides only as fast as its effects come back.
-        let (sender, queue) = mpsc::unbounded_channel();
-        for effect in effects {
-            // The receiver lives as long as the delivery below, which ends after this loop.
-            let _ = sender.send(effect);
+        if shell.parked.unpark(id) {
+            shell.live.send_modify(|live| *live -= 1);
         }
-        shell.tasks.spawn("delivery", delivery::run(Arc::clone(shell), id, queue));
-        let this = Self { shell: Arc::clone(shell), id, inbox, effects: sender, resident };
+        let outlet = delivery::open(shell, id);
+        for effect in effects {
+            outlet.send(effect);
+        }
+        let this = Self { shell: Arc::clone(shell), id, inbox, effects: outlet, resident, is_parked: false };
         let at = shell.clock.now();
         let batch = first.into_iter().chain([What::Look]).map(|what| Message { at, what }).collect();
         shell.tasks.spawn("flow", this.run(batch));
@@ -84,19 +95,52 @@ impl FlowLoop {
             if self.resident.as_ref().is_some_and(|resident| resident.flow().is_finished()) {
                 break;
             }
-            let alarm = self.time_to_alarm();
-            tokio::select! {
-                biased;
-                () = ending.cancelled() => break,
-                message = self.inbox.recv() => match message {
-                    Some(message) => batch.push(message),
-                    None => break,
-                },
-                () = self.shell.clock.sleep(alarm) => {
-                    batch.push(Message { at: self.shell.clock.now(), what: What::Look });
+            match self.park() {
+                Parked::Yes => break,
+                Parked::No(Some(message)) => batch.push(message),
+                Parked::No(None) => {
+                    let alarm = self.time_to_alarm();
+                    tokio::select! {
+                        biased;
+                        () = ending.cancelled() => break,
+                        message = self.inbox.recv() => match message {
+                            Some(message) => batch.push(message),
+                            None => break,
+                        },
+                        () = self.effects.drained() => continue,
+                        () = self.shell.clock.sleep(alarm) => {
+                            self.shell.groups.forget(self.id);
+                            batch.push(Message { at: self.shell.clock.now(), what: What::Look });
+                        }
+                    }
                 }
             }
             self.gather(&mut batch).await;
+        }
+    }
+
+    /// Leaves memory if the flow only waits and nothing of it is under way.
+    fn park(&mut self) -> Parked {
+        let Some(resident) = self.resident.as_ref().filter(|resident| resident.only_waits()) else {
+            return Parked::No(None);
+        };
+        let Some(alarm) = resident.wake_at().filter(|_| self.effects.is_drained()) else {
+            return Parked::No(None);
+        };
+        // First, so that whoever finds no inbox finds the alarm.
+        self.shell.live.send_modify(|live| *live += 1);
+        self.shell.parked.park(self.id, alarm);
+        match self.shell.router.close_if_empty(self.id, &mut self.inbox) {
+            None => {
+                self.is_parked = true;
+                Parked::Yes
+            }
+            Some(message) => {
+                if self.shell.parked.unpark(self.id) {
+                    self.shell.live.send_modify(|live| *live -= 1);
+                }
+                Parked::No(Some(message))
+            }
         }
     }
 
@@ -134,13 +178,14 @@ impl FlowLoop {
         let changed = loop {
             let resident = self.take_resident().await?;
             let expected = resident.flow().head.version;
-            let (next, decision) = self.decide_all(resident, &inputs, slots_refused);
+            let (full, freed) = self.shell.groups.full();
+            let (next, decision) = self.decide_all(resident, &inputs, (slots_refused, full));
             if decision.is_empty() {
                 self.resident = Some(next);
                 break false;
             }
-            let (claimed, released) = (decision.claims.len(), decision.releases.len());
-            let effects = decision.effects.clone();
+            let (claimed, released) = (slots_in(&decision.claims), slots_in(&decision.releases));
+            let (effects, releases) = (decision.effects.clone(), decision.releases.clone());
             let slots = self.shell.slots.capacity();
             let commit = Commit { flow: self.id, create: None, expected, decision, slots };
             match self.shell.store.commit(commit).await {
@@ -148,19 +193,27 @@ impl FlowLoop {
                     self.shell.slots.settle(self.id, claimed, released);
                     self.resident = Some(next);
                     for effect in effects {
-                        let _ = self.effects.send(effect);
+                        self.effects.send(effect);
+                    }
+                    for flow in self.shell.groups.settle(&releases) {
+                        self.shell.wake(flow, What::Look).await;
                     }
                     self.shell.all_is_well();
                     self.shell.commits.send_modify(|count| *count += 1);
                     break true;
                 }
                 Ok(Committed::Stale) => {}
-                Ok(Committed::Refused(_)) => slots_refused = true,
+                Ok(Committed::Refused(Refusal::Slot)) => slots_refused = true,
+                Ok(Committed::Refused(Refusal::Group { name, holders })) => {
+                    self.shell.groups.refused(&name, &holders, freed);
+                }
                 Err(error) => self.wait_out(&error).await?,
             }
         };
-        let wants = self.resident.as_ref().is_some_and(Resident::wants_slot);
-        self.shell.slots.wait(self.id, wants);
+        if let Some(resident) = &self.resident {
+            self.shell.slots.wait(self.id, resident.wants_slot(), self.shell.clock.now());
+            self.shell.groups.wait(self.id, resident.wants_groups());
+        }
         self.shell.offer_slots();
         self.reply(replies, changed);
         Ok(())
@@ -171,16 +224,18 @@ impl FlowLoop {
         &self,
         resident: Resident,
         inputs: &[(Timestamp, Signed)],
-        slots_refused: bool,
+        (slots_refused, full): (bool, BTreeMap<String, Vec<Holder>>),
     ) -> (Resident, Decision) {
         let ends = |heard: &&(_, Signed)| matches!(heard.1.input, Input::RunEnded { .. } | Input::RunLost { .. });
         let released = u32::try_from(inputs.iter().filter(ends).count()).unwrap_or(u32::MAX);
         let hint = if slots_refused { 0 } else { self.shell.slots.hint(self.id, released) };
         let grace = self.shell.shape.grace;
         let mut all = (resident, Decision::default());
+        let mut context = Context { now: self.shell.clock.now(), slots: hint, grace, full };
         for (at, signed) in inputs {
-            let claimed = u32::try_from(all.1.claims.len()).unwrap_or(u32::MAX);
-            let context = Context { now: *at, slots: hint.saturating_sub(claimed), grace };
+            let claimed = u32::try_from(slots_in(&all.1.claims)).unwrap_or(u32::MAX);
+            context.now = *at;
+            context.slots = hint.saturating_sub(claimed);
             let (next, decision) = decide(all.0, signed, &context);
             all = (next, all.1.then(decision));
         }
@@ -215,11 +270,19 @@ impl FlowLoop {
 impl Drop for FlowLoop {
     /// Also after a panic: whoever waits for the flow or for its slots must not wait for ever.
     fn drop(&mut self) {
-        self.shell.slots.wait(self.id, false);
-        self.shell.router.close(self.id);
+        if !self.is_parked {
+            self.shell.slots.wait(self.id, None, self.shell.clock.now());
+            self.shell.groups.wait(self.id, BTreeSet::new());
+            self.shell.router.close(self.id);
+        }
         self.shell.offer_slots();
         self.shell.live.send_modify(|live| *live -= 1);
     }
+}
+
+/// Slots among claims.
+pub(crate) fn slots_in(claims: &[Claim]) -> usize {
+    claims.iter().filter(|claim| matches!(claim, Claim::Slot { .. })).count()
 }
 
 fn unpack(batch: Vec<Message>) -> (Vec<(Timestamp, Signed)>, Vec<oneshot::Sender<Heard>>) {

@@ -4,19 +4,25 @@
 //! a new reaction belongs into `decide`.
 //!
 //! [`Dispatcher`] is the loop; `flow_loop` owns one flow at a time; `delivery` carries effects out; `recovery` runs at the
-//! start and makes the store tell the truth about what a dead instance left; `slots` keeps the queue for slots fair;
+//! start and makes the store tell the truth about what a dead instance left; `slots` keeps the queue for slots fair, `groups`
+//! the lines for concurrency groups; `parked` are the flows that only wait; `agents` and `ears` start and hear agents;
 //! `consumers` read the event log by cursor; [`control`] is the socket through which other processes speak to us;
 //! [`data_dir`] is where everything lies and who holds it.
 
+mod agents;
+mod children;
 pub mod clock;
 mod consumers;
 pub mod control;
 pub mod data_dir;
 mod delivery;
 mod dispatcher;
+mod ears;
 mod endings;
 mod flow_loop;
 mod follow;
+mod groups;
+mod parked;
 mod recovery;
 mod router;
 mod shell;
@@ -24,8 +30,8 @@ mod slots;
 mod tasks;
 
 pub use consumers::{CONSUMERS, ConsumerRow};
-pub use dispatcher::{Dispatcher, DispatcherError, Heard, Parts};
+pub use dispatcher::{Definition, Definitions, Dispatcher, DispatcherError, Heard, Parts, Reply};
 pub use follow::{Follower, Seen};
 pub use recovery::Recovered;
 pub use router::Router;
-pub use shell::{Shape, Trouble};
+pub use shell::{Shape, Standings, Trouble};

@@ -41,7 +41,7 @@ pub(crate) async fn recover(shell: &Shell) -> Result<Recovered, DispatcherError>
     let mut recovered = Recovered { dead, reaped, ..Recovered::default() };
     let mut after = None;
     loop {
-        let page = shell.store.flows_unfinished(after, PAGE).await?;
+        let page = shell.store.flows_with_live_runs(after, PAGE).await?;
         let Some(last) = page.last() else { break };
         after = Some(*last);
         for flow in page {
@@ -64,7 +64,8 @@ async fn tell_losses(shell: &Shell, id: FlowId, found: &BTreeSet<RunId>) -> Resu
         }
         let inputs: Vec<Signed> = lost.iter().map(|run| loss(*run, &claims, shell, found)).collect();
         let expected = resident.flow().head.version;
-        let context = Context { now: shell.clock.now(), slots: 0, grace: shell.shape.grace };
+        let full = std::collections::BTreeMap::new();
+        let context = Context { now: shell.clock.now(), slots: 0, grace: shell.shape.grace, full };
         let decision = decide_all(resident, &inputs, &context);
         let commit = Commit { flow: id, create: None, expected, decision, slots: shell.shape.slots };
         match shell.store.commit(commit).await? {

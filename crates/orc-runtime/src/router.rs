@@ -15,6 +15,7 @@ use orc_ports::executor::Reports;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::dispatcher::Heard;
+use crate::ears::Ear;
 use crate::endings::ending_of;
 
 /// What a flow's loop is sent, and when it arrived.
@@ -33,19 +34,31 @@ pub(crate) enum What {
     Look,
 }
 
+impl What {
+    /// The same without anybody who waits for an answer.
+    pub(crate) fn unanswered(&self) -> Self {
+        match self {
+            Self::Input(signed, _) => Self::Input(signed.clone(), None),
+            Self::Look => Self::Look,
+        }
+    }
+}
+
 impl Message {
     /// Whether nothing waits for it to be committed.
     pub(crate) const fn is_patient(&self) -> bool {
-        matches!(self.what, What::Input(Signed { input: Input::RunStarted { .. }, .. }, None))
+        let What::Input(signed, None) = &self.what else { return false };
+        matches!(signed.input, Input::RunStarted { .. } | Input::RunHeard { looping: false, .. })
     }
 }
 
 /// A run whose report is still to come, or has come before its start was known.
-#[derive(Debug)]
 struct Expected {
     flow: FlowId,
     is_started: bool,
     early: Option<(Timestamp, Input)>,
+    /// Listens to it, if it is an agent's.
+    ear: Option<Arc<Ear>>,
 }
 
 /// See the module. Made before the executor, which reports into it.
@@ -70,8 +83,12 @@ impl Router {
             if let Some(error) = &report.log_error {
                 tracing::warn!(run = %report.run, error, "the log of a run is not complete");
             }
-            let input = Input::RunEnded { run: report.run, ending: ending_of(&report) };
-            router.ended(report.run, input);
+            let told = router.ear(report.run).and_then(|ear| ear.finish(&report));
+            let (ending, told) = match told {
+                Some((ending, told)) => (ending, Some(told)),
+                None => (ending_of(&report), None),
+            };
+            router.ended(report.run, Input::RunEnded { run: report.run, ending, told });
         })
     }
 
@@ -90,8 +107,13 @@ impl Router {
     }
 
     /// A run is about to be started.
-    pub(crate) fn expect_report(&self, run: RunId, flow: FlowId) {
-        lock(&self.runs).insert(run, Expected { flow, is_started: false, early: None });
+    pub(crate) fn expect_report(&self, run: RunId, flow: FlowId, ear: Option<Arc<Ear>>) {
+        lock(&self.runs).insert(run, Expected { flow, is_started: false, early: None, ear });
+    }
+
+    /// Who listens to a live run of an agent.
+    pub(crate) fn ear(&self, run: RunId) -> Option<Arc<Ear>> {
+        lock(&self.runs).get(&run).and_then(|expected| expected.ear.clone())
     }
 
     /// Its process exists: tells the start, and the end if that is known already.
@@ -149,6 +171,17 @@ impl Router {
         lock(&self.loops).remove(&flow);
     }
 
+    /// Closes the inbox of a flow if nothing is in it; else gives what is.
+    pub(crate) fn close_if_empty(&self, flow: FlowId, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Option<Message> {
+        // Whoever sends holds this lock too, so that nothing arrives in between.
+        let mut loops = lock(&self.loops);
+        let message = inbox.try_recv().ok();
+        if message.is_none() {
+            loops.remove(&flow);
+        }
+        message
+    }
+
     pub(crate) fn flows(&self) -> Vec<FlowId> {
         lock(&self.loops).keys().copied().collect()
     }
@@ -201,7 +234,7 @@ mod tests {
         for early in [true, false] {
             let router = Arc::new(Router::new(Arc::new(Ticking::default())));
             let mut inbox = router.open(flow).unwrap();
-            router.expect_report(run, flow);
+            router.expect_report(run, flow, None);
             if early {
                 router.reports()(report());
                 assert!(inbox.try_recv().is_err(), "the end waits for the start");

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use orc_domain::ids::InstanceId;
+use orc_domain::ids::{FlowId, InstanceId};
+use orc_domain::principal::Principal;
+use orc_domain::request::Standing;
 use orc_domain::time::{Millis, Timestamp};
+use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::Executor;
 use orc_ports::reader::Reader;
@@ -13,6 +16,9 @@ use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
 use crate::data_dir::DataDir;
 use crate::dispatcher::DispatcherError;
+use crate::flow_loop::{FlowLoop, load};
+use crate::groups::Groups;
+use crate::parked::Parked;
 use crate::router::{Router, What};
 use crate::slots::Slots;
 use crate::tasks::Tasks;
@@ -30,6 +36,31 @@ pub struct Shape {
     pub host_env: BTreeMap<String, String>,
     /// The subcommand, for people.
     pub command: String,
+    /// What somebody is, by the settings of now.
+    pub standing: Standings,
+}
+
+/// Says what somebody is, as far as requests ask.
+#[derive(Clone)]
+pub struct Standings(Arc<dyn Fn(&Principal) -> Standing + Send + Sync>);
+
+impl Standings {
+    /// Asks `of` each time.
+    pub fn new(of: impl Fn(&Principal) -> Standing + Send + Sync + 'static) -> Self {
+        Self(Arc::new(of))
+    }
+
+    /// What somebody is.
+    #[must_use]
+    pub fn of(&self, who: &Principal) -> Standing {
+        (self.0)(who)
+    }
+}
+
+impl std::fmt::Debug for Standings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Standings").finish_non_exhaustive()
+    }
 }
 
 /// Something outside keeps the instance from going on; it tries again by itself where that can help.
@@ -54,6 +85,9 @@ pub(crate) struct Shell {
     pub(crate) shape: Shape,
     pub(crate) instance: InstanceId,
     pub(crate) slots: Slots,
+    pub(crate) groups: Groups,
+    pub(crate) parked: Parked,
+    pub(crate) adapter: Arc<dyn Adapter>,
     pub(crate) tasks: Tasks,
     /// Counts commits, so that readers of the event log know when to look.
     pub(crate) commits: watch::Sender<u64>,
@@ -79,7 +113,7 @@ impl Shell {
                 return;
             }
             // It has ended; the next one may try.
-            self.slots.wait(flow, false);
+            self.slots.wait(flow, None, self.clock.now());
         }
     }
 
@@ -104,6 +138,32 @@ impl Shell {
             () = self.clock.sleep(Millis::from_secs(1)) => true,
             () = self.tasks.ending().cancelled_owned() => false,
         }
+    }
+
+    /// Sends something to a flow, carrying it on if nobody does. A flow that is over, or that there is none of, needs nothing.
+    pub(crate) async fn wake(self: &Arc<Self>, flow: FlowId, what: What) {
+        while let Err(error) = self.try_wake(flow, &what).await {
+            if !self.wait_out(&error).await {
+                return;
+            }
+        }
+    }
+
+    async fn try_wake(self: &Arc<Self>, flow: FlowId, what: &What) -> Result<(), StoreError> {
+        if self.router.send(flow, what.unanswered()) {
+            return Ok(());
+        }
+        if self.parked.holds(flow) {
+            // It is known to live and to have nothing left to deliver.
+            FlowLoop::spawn(self, flow, None, Vec::new(), Some(what.unanswered()));
+            return Ok(());
+        }
+        let Some(resident) = load(self, flow).await? else { return Ok(()) };
+        if !resident.flow().is_finished() {
+            let effects = self.store.effects_pending(flow).await?;
+            FlowLoop::spawn(self, flow, None, effects, Some(what.unanswered()));
+        }
+        Ok(())
     }
 
     pub(crate) fn all_is_well(&self) {

@@ -1,1 +1,1 @@
-SELECT id FROM flows WHERE id LIKE $1 ORDER BY id DESC LIMIT $2
+SELECT id FROM flows WHERE substr(id, 26) = $1 AND id LIKE $2 ORDER BY id DESC LIMIT $3

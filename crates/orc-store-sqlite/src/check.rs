@@ -18,8 +18,9 @@ use crate::schema::{
 };
 use crate::statement::{
     CHECK_EVENT_GAPS, CHECK_FINISHED_COUNT, CHECK_LIVE_RUNS_OF_FINISHED_FLOWS, CHECK_LIVE_RUNS_WITHOUT_SLOT,
-    CHECK_SLOTS_WITHOUT_LIVE_RUN, CHECK_UNFINISHED_WITHOUT_ALARM, SCAN_EFFECTS, SCAN_EVENTS, SCAN_FLOWS,
-    SCAN_PIPELINES, SCAN_RUNS, SCAN_STEPS, Statement,
+    CHECK_OPEN_REQUESTS_OF_FINISHED_FLOWS, CHECK_PLACES_OF_FINISHED_FLOWS, CHECK_SLOTS_WITHOUT_LIVE_RUN,
+    CHECK_UNFINISHED_WITHOUT_ALARM, SCAN_EFFECTS, SCAN_EVENTS, SCAN_FLOWS, SCAN_PIPELINES, SCAN_REQUESTS, SCAN_RUNS,
+    SCAN_STEPS, Statement,
 };
 
 /// Findings listed; what is beyond is counted.
@@ -62,6 +63,8 @@ const INVARIANTS: &[(Statement, &str)] = &[
     (CHECK_SLOTS_WITHOUT_LIVE_RUN, "holds a slot and is not live"),
     (CHECK_LIVE_RUNS_WITHOUT_SLOT, "is live and holds no slot"),
     (CHECK_LIVE_RUNS_OF_FINISHED_FLOWS, "is live and its flow is over"),
+    (CHECK_OPEN_REQUESTS_OF_FINISHED_FLOWS, "waits for an answer and its flow is over"),
+    (CHECK_PLACES_OF_FINISHED_FLOWS, "is over and has a place in a concurrency group"),
     (CHECK_UNFINISHED_WITHOUT_ALARM, "is not finished and has no alarm"),
     (CHECK_EVENT_GAPS, "is the position of an event after a gap"),
     (CHECK_FINISHED_COUNT, "is a counter that does not agree with its rows"),
@@ -101,6 +104,7 @@ pub async fn check(path: &Path) -> Result<Findings, StoreError> {
     scan(&mut connection, SCAN_FLOWS, flow, &mut findings).await?;
     scan(&mut connection, SCAN_STEPS, step, &mut findings).await?;
     scan(&mut connection, SCAN_RUNS, |found| row::run(found).map(drop), &mut findings).await?;
+    scan(&mut connection, SCAN_REQUESTS, |found| row::request(found).map(drop), &mut findings).await?;
     scan(&mut connection, SCAN_EVENTS, |found| row::event(found).map(drop), &mut findings).await?;
     scan(&mut connection, SCAN_EFFECTS, |found| row::effect(found).map(drop), &mut findings).await?;
     connection.close().await.map_err(failed("close"))?;

@@ -20,6 +20,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
+use orc_domain::action::WaitEvent;
 use orc_domain::effect::Effect;
 use orc_domain::event::Event;
 use orc_domain::graph::Pipeline;
@@ -85,7 +86,7 @@ fn committed(outcome: Outcome) -> Committed {
     match outcome {
         Outcome::Done | Outcome::Each(_) => Committed::Done,
         Outcome::Stale => Committed::Stale,
-        Outcome::Refused(kind) => Committed::Refused(kind),
+        Outcome::Refused(refusal) => Committed::Refused(refusal),
     }
 }
 
@@ -114,6 +115,27 @@ impl Store for SqliteStore {
 
     fn flows_unfinished(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>> {
         Box::pin(async move { self.reads()?.flows_unfinished(after, limit).await })
+    }
+
+    fn flows_due(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> StoreResult<'_, Vec<(Timestamp, FlowId)>> {
+        Box::pin(async move { self.reads()?.flows_due(now, after, limit).await })
+    }
+
+    fn flows_with_live_runs(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>> {
+        Box::pin(async move { self.reads()?.flows_with_live_runs(after, limit).await })
+    }
+
+    fn flows_with_effects(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>> {
+        Box::pin(async move { self.reads()?.flows_with_effects(after, limit).await })
+    }
+
+    fn flows_waiting_for(&self, event: WaitEvent) -> StoreResult<'_, Vec<FlowId>> {
+        Box::pin(async move { self.reads()?.flows_waiting_for(event).await })
     }
 
     fn runs_claim(&self, starts: Vec<(RunId, EffectId)>, instance: InstanceId) -> StoreResult<'_, Vec<Guarded>> {

@@ -5,8 +5,10 @@ use std::path::Path;
 use orc_domain::event::Event;
 use orc_domain::flow::{Flow, FlowHead, FlowSpec};
 use orc_domain::graph::Pipeline;
-use orc_domain::ids::{ContentHash, FlowId, RunId};
-use orc_ports::reader::{AnyId, FlowFilter, FlowLine, Reader, RunRecord, Totals};
+use orc_domain::ids::{ContentHash, FlowId, RequestId, RunId};
+use orc_ports::reader::{
+    AnswerCounts, AnyId, FlowFilter, FlowLine, Reader, RequestFilter, RequestRecord, RunRecord, Totals,
+};
 use orc_ports::store::{Instance, StoreError, StoreResult};
 
 use crate::read::Reads;
@@ -58,12 +60,28 @@ impl Reader for SqliteReader {
         Box::pin(self.reads.runs(flow, before, limit))
     }
 
+    fn runs_by_agent(&self, agent: String, before: Option<RunId>, limit: u32) -> StoreResult<'_, Vec<RunRecord>> {
+        Box::pin(self.reads.runs_by_agent(agent, before, limit))
+    }
+
     fn runs_of_pipeline(&self, name: String, flows: u32, limit: u32) -> StoreResult<'_, Vec<RunRecord>> {
         Box::pin(async move { self.reads.runs_of_pipeline(&name, flows, limit).await })
     }
 
     fn run(&self, id: RunId) -> StoreResult<'_, Option<RunRecord>> {
         Box::pin(self.reads.run(id))
+    }
+
+    fn requests(&self, filter: RequestFilter, limit: u32) -> StoreResult<'_, Vec<RequestRecord>> {
+        Box::pin(self.reads.requests(filter, limit))
+    }
+
+    fn request(&self, id: RequestId) -> StoreResult<'_, Option<RequestRecord>> {
+        Box::pin(self.reads.request(id))
+    }
+
+    fn answers(&self) -> StoreResult<'_, Vec<AnswerCounts>> {
+        Box::pin(self.reads.answers())
     }
 
     fn pipeline(&self, hash: ContentHash) -> StoreResult<'_, Option<(Pipeline, String)>> {

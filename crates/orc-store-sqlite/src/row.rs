@@ -4,9 +4,11 @@ use orc_domain::effect::{Effect, EffectKind};
 use orc_domain::event::{EVENT_VERSION, Event, EventBody, Fact};
 use orc_domain::flow::{FlowHead, FlowSpec, Step, StepOutcome, StepState};
 use orc_domain::principal::Principal;
+use orc_domain::request::Request;
 use orc_domain::run::Run;
 use orc_domain::time::Timestamp;
-use orc_ports::reader::RunRecord;
+use orc_domain::wait::Wait;
+use orc_ports::reader::{RequestRecord, RunRecord};
 use orc_ports::store::{Instance, StoreError};
 use serde::de::DeserializeOwned;
 use sqlx::sqlite::{Sqlite, SqliteRow};
@@ -98,6 +100,18 @@ pub(crate) fn run(row: &SqliteRow) -> Result<RunRecord, StoreError> {
     Ok(RunRecord { run, claimed_by, started_at: started_at.map(Timestamp::from_millis), process })
 }
 
+/// `id, opened_at, data` of a request.
+pub(crate) fn request(row: &SqliteRow) -> Result<RequestRecord, StoreError> {
+    let id = id_of(row, "requests", "id")?;
+    let place = Place { table: "requests", id };
+    let request: Request = place.json(row, "data")?;
+    if request.id.to_string() != id {
+        return Err(place.corrupt("data", &format_args!("it is about {}", request.id)));
+    }
+    let opened_at: i64 = place.column(row, "opened_at")?;
+    Ok(RequestRecord { request, opened_at: Timestamp::from_millis(opened_at) })
+}
+
 /// All columns of an event.
 pub(crate) fn event(row: &SqliteRow) -> Result<Event, StoreError> {
     let position: i64 = Place { table: "events", id: "?" }.column(row, "position")?;
@@ -143,7 +157,10 @@ pub(crate) const fn step_status(state: &StepState) -> &'static str {
         StepState::Blocked => "blocked",
         StepState::Ready { .. } => "ready",
         StepState::Active { .. } => "active",
-        StepState::Waiting(_) => "waiting",
+        StepState::Waiting(Wait::Elements(_) | Wait::Round(_)) => "waiting",
+        StepState::Waiting(Wait::Flow { .. } | Wait::Request { .. } | Wait::Until { .. } | Wait::Event { .. }) => {
+            "waiting_outside"
+        }
         StepState::Finished { outcome } => match outcome {
             StepOutcome::Succeeded | StepOutcome::NoChange => "succeeded",
             StepOutcome::Failed(_) => "failed",

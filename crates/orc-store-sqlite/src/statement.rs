@@ -31,10 +31,14 @@ macro_rules! statements {
 }
 
 statements! {
+    ANSWER_TIME_AT = "answer_time_at";
+    ANSWERS = "answers";
     CHECK_EVENT_GAPS = "check_event_gaps";
     CHECK_FINISHED_COUNT = "check_finished_count";
     CHECK_LIVE_RUNS_OF_FINISHED_FLOWS = "check_live_runs_of_finished_flows";
     CHECK_LIVE_RUNS_WITHOUT_SLOT = "check_live_runs_without_slot";
+    CHECK_OPEN_REQUESTS_OF_FINISHED_FLOWS = "check_open_requests_of_finished_flows";
+    CHECK_PLACES_OF_FINISHED_FLOWS = "check_places_of_finished_flows";
     CHECK_SLOTS_WITHOUT_LIVE_RUN = "check_slots_without_live_run";
     CHECK_UNFINISHED_WITHOUT_ALARM = "check_unfinished_without_alarm";
     CONSUMER_ADVANCE = "consumer_advance";
@@ -58,18 +62,34 @@ statements! {
     FLOW_INSERT = "flow_insert";
     FLOW_UPDATE = "flow_update";
     FLOWS_ALL = "flows_all";
+    FLOWS_DUE = "flows_due";
     FLOWS_ENDING = "flows_ending";
     FLOWS_FINISHED = "flows_finished";
     FLOWS_FINISHED_AFTER = "flows_finished_after";
     FLOWS_LIVE = "flows_live";
     FLOWS_LIVE_COUNT = "flows_live_count";
+    FLOWS_QUEUED_COUNT = "flows_queued_count";
     FLOWS_UNFINISHED = "flows_unfinished";
+    FLOWS_WAITING_FOR = "flows_waiting_for";
+    FLOWS_WITH_EFFECTS = "flows_with_effects";
+    FLOWS_WITH_LIVE_RUNS = "flows_with_live_runs";
     INSTANCE_END = "instance_end";
     INSTANCE_EXISTS = "instance_exists";
     INSTANCE_INSERT = "instance_insert";
     INSTANCES_OPEN = "instances_open";
     PIPELINE_GET = "pipeline_get";
     PIPELINE_INSERT = "pipeline_insert";
+    PLACE_DELETE = "place_delete";
+    PLACE_INSERT = "place_insert";
+    PLACES_OF_OTHERS = "places_of_others";
+    REQUEST_GET = "request_get";
+    REQUEST_UPSERT = "request_upsert";
+    REQUESTS_ENDING = "requests_ending";
+    REQUESTS_OF_FLOW_DELETE = "requests_of_flow_delete";
+    REQUESTS_OPEN = "requests_open";
+    REQUESTS_OPEN_COUNT = "requests_open_count";
+    REQUESTS_OPEN_OF_FLOW = "requests_open_of_flow";
+    REQUESTS_RESOLVED = "requests_resolved";
     RUN_CLAIM = "run_claim";
     RUN_EXISTS = "run_exists";
     RUN_FINISH = "run_finish";
@@ -77,8 +97,9 @@ statements! {
     RUN_POSITION = "run_position";
     RUN_UPSERT = "run_upsert";
     RUNS_ALL = "runs_all";
+    RUNS_BY_AGENT = "runs_by_agent";
     RUNS_ENDING = "runs_ending";
-    RUNS_LIVE_COUNT = "runs_live_count";
+    RUNS_LIVE_COUNTS = "runs_live_counts";
     RUNS_LIVE_OF_FLOW = "runs_live_of_flow";
     RUNS_OF_FLOW = "runs_of_flow";
     RUNS_OF_FLOW_DELETE = "runs_of_flow_delete";
@@ -87,6 +108,7 @@ statements! {
     SCAN_EVENTS = "scan_events";
     SCAN_FLOWS = "scan_flows";
     SCAN_PIPELINES = "scan_pipelines";
+    SCAN_REQUESTS = "scan_requests";
     SCAN_RUNS = "scan_runs";
     SCAN_STEPS = "scan_steps";
     SLOT_DELETE = "slot_delete";
@@ -107,14 +129,14 @@ pub(crate) struct Script {
 }
 
 /// What one statement did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
     /// [`Statement::name`].
     pub(crate) statement: &'static str,
     /// Rows inserted, updated or deleted; 0 for a query.
     pub(crate) changed: usize,
-    /// Rows returned.
-    pub(crate) returned: usize,
+    /// Rows returned: the first column of each, empty where that is no text.
+    pub(crate) returned: Vec<String>,
 }
 
 /// A script that stopped at an error.
@@ -166,18 +188,18 @@ fn run_one(
     connection: &Connection,
     text: &str,
     arguments: impl Iterator<Item = Value>,
-) -> Result<(usize, usize), rusqlite::Error> {
+) -> Result<(usize, Vec<String>), rusqlite::Error> {
     let mut prepared = connection.prepare_cached(text)?;
     for (index, argument) in arguments.enumerate() {
         prepared.raw_bind_parameter(index + 1, argument)?;
     }
     if prepared.column_count() == 0 {
-        return Ok((prepared.raw_execute()?, 0));
+        return Ok((prepared.raw_execute()?, Vec::new()));
     }
     let mut rows = prepared.raw_query();
-    let mut returned = 0;
-    while rows.next()?.is_some() {
-        returned += 1;
+    let mut returned = Vec::new();
+    while let Some(row) = rows.next()? {
+        returned.push(row.get_ref(0)?.as_str().unwrap_or_default().to_owned());
     }
     Ok((0, returned))
 }

@@ -5,14 +5,16 @@
 
 use std::sync::Arc;
 
-use orc_domain::claim::{Claim, ClaimKind};
+use orc_domain::claim::{Claim, Holder, Refusal};
 use orc_domain::effect::{Change, EffectKind};
 use orc_domain::event::{EVENT_VERSION, EventBody};
-use orc_domain::flow::{FlowHead, FlowState, Step};
+use orc_domain::flow::{FlowHead, FlowState, Step, StepNo, StepState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RunId};
+use orc_domain::request::{Answer, Request, RequestState};
 use orc_domain::run::{Run, RunState};
 use orc_domain::time::Timestamp;
+use orc_domain::wait::Wait;
 use orc_ports::store::{Commit, Guarded, Instance, StoreError};
 use serde::Serialize;
 
@@ -20,8 +22,9 @@ use crate::row::step_status;
 use crate::statement::{
     Bind, CONSUMER_ADVANCE, CONSUMER_INSERT, COUNTER_ADD, EFFECT_DELETE, EFFECT_INSERT, EFFECTS_OF_FLOW_DELETE,
     EVENT_INSERT, EVENTS_DELETE, FLOW_DELETE, FLOW_FINISH, FLOW_INSERT, FLOW_UPDATE, INSTANCE_END, INSTANCE_EXISTS,
-    INSTANCE_INSERT, PIPELINE_INSERT, RUN_CLAIM, RUN_EXISTS, RUN_FINISH, RUN_UPSERT, RUNS_OF_FLOW_DELETE, Ran,
-    SLOT_DELETE, SLOT_INSERT, STEP_UPSERT, STEPS_OF_FLOW_DELETE, Script, Statement,
+    INSTANCE_INSERT, PIPELINE_INSERT, PLACE_DELETE, PLACE_INSERT, PLACES_OF_OTHERS, REQUEST_UPSERT,
+    REQUESTS_OF_FLOW_DELETE, RUN_CLAIM, RUN_EXISTS, RUN_FINISH, RUN_UPSERT, RUNS_OF_FLOW_DELETE, Ran, SLOT_DELETE,
+    SLOT_INSERT, STEP_UPSERT, STEPS_OF_FLOW_DELETE, Script, Statement,
 };
 
 /// What became of a write, for all kinds of writes.
@@ -32,7 +35,7 @@ pub(crate) enum Outcome {
     /// Its precondition does not hold.
     Stale,
     /// A claim was refused.
-    Refused(ClaimKind),
+    Refused(Refusal),
     /// What became of each of its guarded updates, where it is made of such.
     Each(Vec<Guarded>),
 }
@@ -144,7 +147,7 @@ impl Work {
     pub(crate) fn flow_remove(id: FlowId, finished_before: Timestamp) -> Self {
         let mut work = Self::new("flow_remove", id);
         // What refers to the flow goes first; if the flow may not go, all of it is taken back.
-        for statement in [EFFECTS_OF_FLOW_DELETE, RUNS_OF_FLOW_DELETE, STEPS_OF_FLOW_DELETE] {
+        for statement in [EFFECTS_OF_FLOW_DELETE, REQUESTS_OF_FLOW_DELETE, RUNS_OF_FLOW_DELETE, STEPS_OF_FLOW_DELETE] {
             work.script.push(statement).bind(id.to_string());
         }
         work.script.push(FLOW_DELETE).bind(id.to_string()).bind(finished_before.as_millis());
@@ -177,13 +180,17 @@ impl Work {
                     return Err(work.broken("a run belongs to the flow that decides about it"));
                 }
                 Change::Run(run) => work.push_run(run)?,
+                Change::Request(request) if request.flow != commit.flow => {
+                    return Err(work.broken("a request belongs to the flow that decides about it"));
+                }
+                Change::Request(request) => work.push_request(request)?,
             }
         }
-        for Claim::Slot { run } in &commit.decision.releases {
-            work.script.push(SLOT_DELETE).bind(run.to_string());
+        for claim in &commit.decision.releases {
+            work.push_release(commit.flow, claim)?;
         }
-        for Claim::Slot { run } in &commit.decision.claims {
-            work.script.push(SLOT_INSERT).bind(run.to_string()).bind(i64::from(commit.slots));
+        for claim in &commit.decision.claims {
+            work.push_claim(commit, claim)?;
         }
         for event in &commit.decision.events {
             work.push_event(commit.flow, event)?;
@@ -199,7 +206,11 @@ impl Work {
     fn push_head(&mut self, commit: &Commit, head: &FlowHead) -> Result<(), StoreError> {
         let finished_at = match head.state {
             FlowState::Finished { at, .. } => Some(at.as_millis()),
-            FlowState::Live { .. } => None,
+            FlowState::Queued { .. } | FlowState::Live { .. } => None,
+        };
+        let queued_at = match head.state {
+            FlowState::Queued { since, .. } => Some(since.as_millis()),
+            FlowState::Live { .. } | FlowState::Finished { .. } => None,
         };
         let wake_at = head.wake_at.map(Timestamp::as_millis);
         let text = self.json(head)?;
@@ -214,27 +225,26 @@ impl Work {
                 .bind(spec.workspace.to_string())
                 .bind(spec.pipeline.to_string())
                 .bind(spec.name.clone())
-                .bind(spec_text)
-                .bind(text)
                 .bind(signed(head.version))
                 .bind(wake_at)
+                .bind(queued_at)
                 .bind(head.seen.as_millis())
-                .bind(finished_at);
+                .bind(finished_at)
+                .bind(spec_text)
+                .bind(text);
         } else {
             // A statement that does not name `finished_at` leaves the indexes on it alone.
-            let statement = if finished_at.is_some() { FLOW_FINISH } else { FLOW_UPDATE };
-            let bound = self
-                .script
+            let (statement, since) =
+                if finished_at.is_some() { (FLOW_FINISH, finished_at) } else { (FLOW_UPDATE, queued_at) };
+            self.script
                 .push(statement)
                 .bind(commit.flow.to_string())
                 .bind(signed(commit.expected))
                 .bind(text)
                 .bind(signed(head.version))
                 .bind(wake_at)
-                .bind(head.seen.as_millis());
-            if finished_at.is_some() {
-                bound.bind(finished_at);
-            }
+                .bind(head.seen.as_millis())
+                .bind(since);
         }
         if finished_at.is_some() {
             self.script.push(COUNTER_ADD).bind(FLOWS_FINISHED.to_owned()).bind(1_i64);
@@ -250,6 +260,7 @@ impl Work {
             .bind(i64::from(step.no.0))
             .bind(step.path.to_string())
             .bind(step_status(&step.state).to_owned())
+            .bind(waits_for(&step.state).map(str::to_owned))
             .bind(data);
         Ok(())
     }
@@ -276,6 +287,71 @@ impl Work {
             .bind(run.flow.to_string())
             .bind(run.path.to_string())
             .bind(i64::from(run.attempt))
+            .bind(run.agent.as_ref().map(|agent| agent.agent.clone()))
+    }
+
+    fn push_request(&mut self, request: &Request) -> Result<(), StoreError> {
+        let data = self.json(request)?;
+        // What was never stored as open was opened when it was resolved.
+        let (opened_at, resolved) = match &request.state {
+            RequestState::Open { since, .. } => (since, None),
+            RequestState::Resolved { at, by, answer, .. } => (at, Some((at.as_millis(), self.json(by)?, *answer))),
+        };
+        let bound = self
+            .script
+            .push(REQUEST_UPSERT)
+            .bind(request.id.to_string())
+            .bind(request.flow.to_string())
+            .bind(opened_at.as_millis());
+        let (at, by, answer) = match resolved {
+            None => (None, None, None),
+            Some((at, by, answer)) => (Some(at), Some(by), Some(answer)),
+        };
+        // The statement adds the time since it was opened.
+        let answer_time = answer.filter(|answer| *answer != Answer::Withdrawn).map(|_| 0_i64);
+        bound.bind(at).bind(answer.map(|answer| answer.word().to_owned())).bind(by).bind(answer_time).bind(data);
+        Ok(())
+    }
+
+    fn push_release(&mut self, flow: FlowId, claim: &Claim) -> Result<(), StoreError> {
+        match claim {
+            Claim::Slot { run } => {
+                self.script.push(SLOT_DELETE).bind(run.to_string());
+            }
+            Claim::Group { name, holder, .. } => {
+                self.push_place(PLACE_DELETE, flow, name, *holder)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_claim(&mut self, commit: &Commit, claim: &Claim) -> Result<(), StoreError> {
+        match claim {
+            Claim::Slot { run } => {
+                self.script.push(SLOT_INSERT).bind(run.to_string()).bind(i64::from(commit.slots));
+            }
+            Claim::Group { limit: 0, .. } => return Err(self.broken("a concurrency group has a place")),
+            Claim::Group { name, limit, holder } => {
+                self.push_place(PLACE_INSERT, commit.flow, name, *holder)?.bind(i64::from(*limit));
+                self.push_place(PLACES_OF_OTHERS, commit.flow, name, *holder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments that all statements about a place begin with.
+    fn push_place(
+        &mut self,
+        statement: Statement,
+        flow: FlowId,
+        name: &str,
+        holder: Holder,
+    ) -> Result<Bind<'_>, StoreError> {
+        if holder.flow != flow {
+            return Err(self.broken("a place belongs to the flow that decides about it"));
+        }
+        let step = holder.step.map_or(WHOLE_FLOW, |no| i64::from(no.0));
+        Ok(self.script.push(statement).bind(name.to_owned()).bind(flow.to_string()).bind(step))
     }
 
     fn push_event(&mut self, flow: FlowId, event: &EventBody) -> Result<(), StoreError> {
@@ -291,6 +367,30 @@ impl Work {
             .bind(data);
         Ok(())
     }
+}
+
+/// In `places.step`: the flow as a whole holds it.
+const WHOLE_FLOW: i64 = -1;
+
+/// What `steps.waits_for` says.
+const fn waits_for(state: &StepState) -> Option<&'static str> {
+    match state {
+        StepState::Waiting(Wait::Event { event, .. }) => Some(event.word()),
+        StepState::Waiting(_)
+        | StepState::Blocked
+        | StepState::Ready { .. }
+        | StepState::Active { .. }
+        | StepState::Finished { .. } => None,
+    }
+}
+
+/// A row of [`PLACES_OF_OTHERS`]: flow, step and name of the group, with a space between. None if it is none of ours.
+fn place(row: &str) -> Option<(Holder, &str)> {
+    let mut parts = row.splitn(3, ' ');
+    let flow = parts.next()?.parse().ok()?;
+    let step: i64 = parts.next()?.parse().ok()?;
+    let step = if step == WHOLE_FLOW { None } else { Some(StepNo(u32::try_from(step).ok()?)) };
+    Some((Holder { flow, step }, parts.next()?))
 }
 
 /// The counter of flows that are over.
@@ -314,15 +414,22 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
                 return contract("a run that is over does not change");
             }
             name if name == SLOT_INSERT.name && untouched => {
-                return Verdict::Undo(Ok(Outcome::Refused(ClaimKind::Slot)));
+                return Verdict::Undo(Ok(Outcome::Refused(Refusal::Slot)));
+            }
+            name if name == REQUEST_UPSERT.name && untouched => {
+                return contract("a request that is resolved does not change");
+            }
+            // The query after the insert names nobody when the claim holds.
+            name if name == PLACES_OF_OTHERS.name && !one.returned.is_empty() => {
+                return refused(&one.returned);
             }
             // The query after a guarded update tells why it found nothing.
             name if name == RUN_EXISTS.name || name == INSTANCE_EXISTS.name => {
                 let updated = index > 0 && ran[index - 1].changed > 0;
-                each.push(match (updated, one.returned) {
+                each.push(match (updated, one.returned.is_empty()) {
                     (true, _) => Guarded::Updated,
-                    (false, 0) => Guarded::Missing,
-                    (false, _) => Guarded::Stale,
+                    (false, true) => Guarded::Missing,
+                    (false, false) => Guarded::Stale,
                 });
             }
             name if name == CONSUMER_INSERT.name => {
@@ -335,11 +442,30 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
     Verdict::Keep(if each.is_empty() { outcome } else { Outcome::Each(each) })
 }
 
+/// The refusal that these rows of [`PLACES_OF_OTHERS`] tell of.
+fn refused(rows: &[String]) -> Verdict {
+    let mut holders = Vec::with_capacity(rows.len());
+    let mut group = "";
+    for row in rows {
+        let Some((holder, name)) = place(row) else {
+            let what = "it does not say which flow and step it is for".to_owned();
+            return Verdict::Undo(Err(StoreError::Corrupt { table: "places", id: row.clone(), what }));
+        };
+        holders.push(holder);
+        group = name;
+    }
+    Verdict::Undo(Ok(Outcome::Refused(Refusal::Group { name: group.to_owned(), holders })))
+}
+
 /// What an effect needs before it may be delivered. A new kind that leaves the machine (comment, push, notification) is
 /// [`Durability::Power`].
 const fn durability(kind: &EffectKind) -> Durability {
     match kind {
-        EffectKind::StartRun { .. } | EffectKind::StopRun { .. } => Durability::Process,
+        EffectKind::StartRun { .. }
+        | EffectKind::StartAgent { .. }
+        | EffectKind::StopRun { .. }
+        | EffectKind::StartFlow { .. }
+        | EffectKind::Tell { .. } => Durability::Process,
     }
 }
 

@@ -11,7 +11,9 @@ use orc_domain::flow::StepState;
 use orc_ports::reader::Reader as _;
 use orc_ports::store::{Store as _, StoreError};
 use orc_store_sqlite::{SCHEMA_VERSION, SqliteReader, SqliteStore, backup, check, facts, migrate};
-use orc_testkit::conformance::store::scene::{carry_on, create, done, flow_id, launch, prepare, step};
+use orc_testkit::conformance::store::scene::{
+    carry_on, create, done, flow_id, launch, open, place as group_place, prepare, request_id, step,
+};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, SqliteConnection, raw_sql};
 use tempfile::TempDir;
 
@@ -21,14 +23,17 @@ fn place() -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-/// A database with flow 1 of two steps, the first of which runs, closed again.
+/// A database with flow 1 of two steps, the first of which runs, closed again. It has an open request and is in a group.
 async fn filled() -> (TempDir, PathBuf) {
     let (directory, path) = place();
     let store = SqliteStore::open(&path).await.unwrap();
     prepare(&store).await;
     done(&store, create(flow_id(1))).await;
     done(&store, launch(flow_id(1), 1, 0)).await;
-    done(&store, carry_on(flow_id(1), 2, vec![Change::Step(step(1, StepState::Blocked))])).await;
+    let asked = vec![Change::Step(step(1, StepState::Blocked)), Change::Request(open(flow_id(1), 0, 1))];
+    let mut waiting = carry_on(flow_id(1), 2, asked);
+    waiting.decision.claims = vec![group_place(flow_id(1), None, 1)];
+    done(&store, waiting).await;
     store.close().await.unwrap();
     (directory, path)
 }
@@ -129,6 +134,7 @@ async fn a_row_that_cannot_be_read_names_table_row_and_column() {
         ("UPDATE flows SET spec = replace(spec, 'flow_', 'flaw_')", "flows", id.to_string(), "spec"),
         ("UPDATE runs SET claimed_by = 'me'", "runs", String::new(), "claimed_by"),
         ("UPDATE runs SET data = 'null'", "runs", String::new(), "data"),
+        ("UPDATE requests SET data = 'null'", "requests", request_id(id, 0).to_string(), "data"),
     ];
     for (sql, wanted_table, wanted_id, column) in broken {
         let (_directory, path) = filled().await;
@@ -161,6 +167,19 @@ async fn a_row_that_cannot_be_read_names_table_row_and_column() {
 }
 
 #[tokio::test]
+async fn a_place_that_means_nothing_is_named_when_it_is_in_the_way() {
+    let (_directory, path) = filled().await;
+    tamper(&path, "UPDATE places SET step = -7").await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    let mut late = create(flow_id(2));
+    late.decision.claims = vec![group_place(flow_id(2), None, 1)];
+    let error = store.commit(late).await.unwrap_err();
+    let named = format!("row `{} -7 deploy` of table `places`", flow_id(1));
+    assert!(matches!(error, StoreError::Corrupt { .. }) && error.to_string().contains(&named), "{error}");
+    assert_eq!(store.flow_load(flow_id(2)).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn check_finds_what_is_wrong_and_nothing_else() {
     let (_directory, path) = filled().await;
     assert_eq!(check(&path).await.unwrap().listed, [""; 0]);
@@ -169,9 +188,12 @@ async fn check_finds_what_is_wrong_and_nothing_else() {
         ("UPDATE runs SET finished_at = 1", "holds a slot and is not live"),
         ("UPDATE flows SET finished_at = 1", "is live and its flow is over"),
         ("UPDATE flows SET finished_at = 1", "does not agree"),
+        ("UPDATE flows SET finished_at = 1", "waits for an answer and its flow is over"),
+        ("UPDATE flows SET finished_at = 1", "is over and has a place in a concurrency group"),
         ("UPDATE flows SET wake_at = NULL", "has no alarm"),
         ("DELETE FROM events WHERE position = 2", "after a gap"),
         ("PRAGMA foreign_keys = OFF; DELETE FROM pipelines", "refers to no row of `pipelines`"),
+        ("UPDATE requests SET data = '[]'", "of table `requests` cannot be read"),
         ("UPDATE effects SET data = '[]'", "of table `effects` cannot be read"),
         ("UPDATE pipelines SET body = '[]'", "of table `pipelines` cannot be read"),
     ] {

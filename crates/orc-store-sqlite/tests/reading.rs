@@ -1,15 +1,20 @@
 //! What operators' commands read: lists in pages, counts, ids by their end, beside a writer and alone.
 #![expect(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
+use orc_domain::action::WaitEvent;
 use orc_domain::effect::Change;
-use orc_domain::flow::{SkipReason, StepOutcome, StepState};
+use orc_domain::flow::{FlowState, SkipReason, StepNo, StepOutcome, StepState};
+use orc_domain::principal::Principal;
+use orc_domain::request::Answer;
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process, RunState};
-use orc_ports::reader::{AnyId, FlowFilter, Reader as _, StepCounts, Totals};
+use orc_domain::time::Millis;
+use orc_domain::wait::{FanOut, Round, Wait};
+use orc_ports::reader::{AnswerCounts, AnyId, FlowFilter, Reader as _, RequestFilter, StepCounts, Totals};
 use orc_ports::store::{Guarded, Store as _};
 use orc_store_sqlite::{STATEMENTS, SqliteReader, SqliteStore};
 use orc_testkit::conformance::store::scene::{
-    at, carry_on, create, delivered, done, finished, flow_id, instance_id, launch, path, pending, pipeline, prepare,
-    run_id, slot, spec, start_run, step,
+    at, carry_on, create, delivered, done, finished, flow_id, instance_id, launch, open, path, pending, pending_agent,
+    pipeline, prepare, queued, request_id, resolved, run_id, slot, spec, start_run, step, waiting_for,
 };
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
 
@@ -158,9 +163,12 @@ async fn totals_follow_a_writer_without_being_told() {
     assert!(totals.bytes > 100_000, "{totals:?}");
     let wanted = Totals {
         live_flows: 2,
+        queued_flows: 0,
+        waiting_flows: 1,
         finished_flows: 1,
         live_runs: 1,
         slots_used: 1,
+        open_requests: 0,
         pending_effects: 1,
         last_event: 7,
         bytes: totals.bytes,
@@ -180,6 +188,10 @@ async fn ids_are_found_by_their_end() {
     assert_eq!(ending(&tail(flow.to_string())).await, [AnyId::Flow(flow)]);
     assert_eq!(ending(&tail(run.to_string())).await, [AnyId::Run(run)]);
     assert_eq!(ending(&run.to_string()).await, [AnyId::Run(run)]);
+    done(&store, carry_on(flow, 4, vec![Change::Request(open(flow, 0, 3))])).await;
+    let request = request_id(flow, 0);
+    assert_eq!(ending(&tail(request.to_string())).await, [AnyId::Request(request)]);
+    assert_eq!(ending(&request.to_string()[24..]).await, [AnyId::Request(request)]);
     // `_` and `%` are no patterns, and a short end is no name.
     for text in ["00000_", "%00002", "%", "002", "zzzzzz", &tail(flow.to_string()).to_uppercase().replace('2', "Q")] {
         assert_eq!(ending(text).await, [], "{text}");
@@ -205,4 +217,137 @@ async fn a_flow_its_events_and_its_definition_are_read() {
     let (hash, kept) = pipeline();
     assert_eq!(reader.pipeline(hash).await.unwrap(), Some((kept.as_ref().clone(), "name: suite\n".to_owned())));
     assert_eq!(reader.instances_open().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_waits_is_counted_and_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&directory.path().join("orc.db")).await.unwrap();
+    filled(&store).await;
+    let mut begun = create(flow_id(4));
+    *begun.decision.changes.last_mut().unwrap() = Change::Head(queued(1));
+    done(&store, begun).await;
+    let fan_out = FanOut { list: Vec::new(), total: 2, expanded: 2, cut: false };
+    let round = Round { number: 1, first: StepNo(3), previous: [].into() };
+    let waits = [
+        Wait::Elements(fan_out),
+        Wait::Round(round),
+        Wait::Flow { flow: flow_id(9), look_at: at(5), stop: None },
+        Wait::Request { request: request_id(flow_id(3), 3) },
+        Wait::Until { at: at(5) },
+    ];
+    let mut changes: Vec<Change> =
+        (0..).zip(waits).map(|(no, wait)| Change::Step(step(no, StepState::Waiting(wait)))).collect();
+    changes.push(Change::Step(step(5, waiting_for(WaitEvent::FlowFinished))));
+    changes.push(Change::Request(open(flow_id(3), 3, 4)));
+    done(&store, carry_on(flow_id(3), 1, changes)).await;
+
+    let reader = SqliteReader::open(&directory.path().join("orc.db")).await.unwrap();
+    let lines = reader.flows(FlowFilter::Live, None, 9).await.unwrap();
+    let ids: Vec<_> = lines.iter().map(|line| line.spec.id).collect();
+    assert_eq!(ids, [4, 3, 2].map(flow_id));
+    assert!(matches!(lines[0].state, FlowState::Queued { .. }), "{:?}", lines[0]);
+    assert_eq!(lines[1].steps, StepCounts { waiting: 6, waiting_outside: 4, ..StepCounts::default() });
+    assert_eq!(lines.iter().map(orc_ports::reader::FlowLine::is_waiting).collect::<Vec<_>>(), [false, true, false]);
+    let totals = reader.totals().await.unwrap();
+    assert_eq!((totals.live_flows, totals.queued_flows, totals.waiting_flows), (3, 1, 1), "flow 2 has a run");
+    assert_eq!(totals.open_requests, 1);
+    // A flow that leaves its queue, and one that is cancelled in it.
+    done(&store, carry_on(flow_id(4), 1, Vec::new())).await;
+    let totals = reader.totals().await.unwrap();
+    assert_eq!((totals.live_flows, totals.queued_flows, totals.waiting_flows), (3, 0, 2));
+}
+
+#[tokio::test]
+async fn requests_are_listed_by_what_is_to_be_done_about_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&directory.path().join("orc.db")).await.unwrap();
+    filled(&store).await;
+    let (two, three) = (flow_id(2), flow_id(3));
+    let of_two = [open(two, 0, 30), open(two, 1, 10), open(two, 2, 10)].map(Change::Request).to_vec();
+    done(&store, carry_on(two, 4, of_two)).await;
+    done(&store, carry_on(three, 1, vec![Change::Request(open(three, 0, 20))])).await;
+    let reader = SqliteReader::open(&directory.path().join("orc.db")).await.unwrap();
+    let listed = async |filter, limit| -> Vec<_> {
+        let records = reader.requests(filter, limit).await.unwrap();
+        records.into_iter().map(|record| (record.request.id, record.opened_at)).collect()
+    };
+    let mut oldest = [request_id(two, 1), request_id(two, 2)];
+    oldest.sort_unstable();
+    let wanted =
+        [(oldest[0], at(10)), (oldest[1], at(10)), (request_id(three, 0), at(20)), (request_id(two, 0), at(30))];
+    assert_eq!(listed(RequestFilter::Open, 9).await, wanted);
+    assert_eq!(listed(RequestFilter::Open, 2).await, wanted[..2]);
+    assert_eq!(listed(RequestFilter::Resolved, 9).await, []);
+
+    let answered = resolved(two, 1, 40, "ada", Answer::Approved);
+    done(&store, carry_on(two, 5, vec![Change::Request(answered.clone())])).await;
+    done(&store, carry_on(three, 2, vec![Change::Request(resolved(three, 0, 50, "bob", Answer::Withdrawn))])).await;
+    let resolved_first = [(request_id(three, 0), at(20)), (request_id(two, 1), at(10))];
+    assert_eq!(listed(RequestFilter::Resolved, 9).await, resolved_first, "the newest answer first");
+    assert_eq!(listed(RequestFilter::Resolved, 1).await, resolved_first[..1]);
+    assert_eq!(listed(RequestFilter::Open, 9).await.len(), 2);
+    let record = reader.request(request_id(two, 1)).await.unwrap().unwrap();
+    assert_eq!((record.request, record.opened_at), (answered, at(10)));
+    assert_eq!(reader.request(request_id(two, 9)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn answers_are_counted_by_who_gave_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&directory.path().join("orc.db")).await.unwrap();
+    filled(&store).await;
+    let id = flow_id(3);
+    let reader = SqliteReader::open(&directory.path().join("orc.db")).await.unwrap();
+    assert_eq!(reader.answers().await.unwrap(), []);
+    let asked = (0..7).map(|no| Change::Request(open(id, no, 100))).collect();
+    done(&store, carry_on(id, 1, asked)).await;
+    assert_eq!(reader.answers().await.unwrap(), []);
+    let mut late = resolved(id, 5, 60_100, "?", Answer::Denied);
+    if let orc_domain::request::RequestState::Resolved { by, .. } = &mut late.state {
+        *by = Principal::System;
+    }
+    let answers = [
+        resolved(id, 0, 101, "ada", Answer::Approved),
+        resolved(id, 1, 150, "ada", Answer::Denied),
+        resolved(id, 2, 900, "ada", Answer::Approved),
+        resolved(id, 3, 200, "bob", Answer::Denied),
+        resolved(id, 4, 300, "bob", Answer::Withdrawn),
+        late,
+    ];
+    done(&store, carry_on(id, 2, answers.map(Change::Request).to_vec())).await;
+    let mut counts = reader.answers().await.unwrap();
+    counts.sort_by(|one, two| one.by.cmp(&two.by));
+    let count =
+        |by, approved, denied, median| AnswerCounts { by, approved, denied, median: Millis::from_millis(median) };
+    let person = |name: &str| Principal::Person(name.to_owned());
+    let wanted =
+        [count(person("ada"), 2, 1, 50), count(person("bob"), 0, 1, 100), count(Principal::System, 0, 1, 60_000)];
+    assert_eq!(counts, wanted);
+}
+
+#[tokio::test]
+async fn runs_of_an_agent_are_listed_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&directory.path().join("orc.db")).await.unwrap();
+    filled(&store).await;
+    let id = flow_id(3);
+    let mut other = pending_agent(id, 2);
+    if let Some(agent) = &mut other.agent {
+        agent.agent = "writer".to_owned();
+    }
+    let runs = [pending_agent(id, 0), pending(id, 1), other, pending_agent(id, 3)].map(Change::Run).to_vec();
+    done(&store, carry_on(id, 1, runs)).await;
+    let over = orc_domain::run::Run { state: delivered(id, 0).state, ..pending_agent(id, 0) };
+    done(&store, carry_on(id, 2, vec![Change::Run(over.clone())])).await;
+    let reader = SqliteReader::open(&directory.path().join("orc.db")).await.unwrap();
+    let runs = async |agent: &str, before, limit| -> Vec<_> {
+        let records = reader.runs_by_agent(agent.to_owned(), before, limit).await.unwrap();
+        records.into_iter().map(|record| record.run).collect()
+    };
+    assert_eq!(runs("reviewer", None, 9).await, [pending_agent(id, 3), over.clone()]);
+    assert_eq!(runs("reviewer", None, 1).await, [pending_agent(id, 3)]);
+    assert_eq!(runs("reviewer", Some(run_id(id, &path(3), 1)), 9).await, [over]);
+    assert_eq!(runs("writer", None, 9).await.len(), 1);
+    assert_eq!(runs("nobody", None, 9).await, []);
 }

@@ -3,13 +3,13 @@
 //! What a builder leaves out has the compiler's defaults, but for the back-off, which is a second so that tests read
 //! well. Keys are resolved when the pipeline is made; a need that no step has is a mistake of the test and panics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orc_domain::expr::{BinaryOp, Expr, Root, Segment, StatusFn, Template, TemplatePart};
 use orc_domain::flow::FlowSpec;
 use orc_domain::graph::{
-    Action, Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, ForEach, PhaseKind, Pipeline, Retry, RunAction, SpecIndex,
-    StepSpec, WorktreeMode,
+    Action, Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, Elements, Fan, PhaseKind, Pipeline, Retry, RunAction,
+    SpecIndex, StepSpec, WorktreeMode,
 };
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, WorkspaceId};
 use orc_domain::principal::Principal;
@@ -44,7 +44,12 @@ pub fn step(key: &str) -> StepFixture {
             condition: Condition { implicit_success: true, expr: None },
             action,
             env: BTreeMap::new(),
-            foreach: None,
+            within: None,
+            fan: None,
+            concurrency: None,
+            priority: 0,
+            budget: None,
+            artifacts: BTreeMap::new(),
             retry: Retry { attempts: 1, backoff: Millis::from_secs(1), max_backoff: DEFAULT_MAX_BACKOFF },
             timeout: DEFAULT_TIMEOUT,
             continue_on_fail: false,
@@ -72,15 +77,16 @@ impl StepFixture {
     /// `foreach:`, with `item` as the element's name.
     #[must_use]
     pub fn foreach(mut self, list: Expr) -> Self {
-        self.spec.foreach = Some(ForEach { list, binding: "item".to_owned(), limit: None, fail_fast: false });
+        let elements = Elements::List { list, binding: "item".to_owned() };
+        self.spec.fan = Some(Fan { elements, limit: None, fail_fast: false });
         self
     }
 
     /// `limit:` of the fan-out.
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
-        if let Some(foreach) = &mut self.spec.foreach {
-            foreach.limit = Some(limit);
+        if let Some(fan) = &mut self.spec.fan {
+            fan.limit = Some(limit);
         }
         self
     }
@@ -88,8 +94,8 @@ impl StepFixture {
     /// `fail_fast:` of the fan-out.
     #[must_use]
     pub fn fail_fast(mut self) -> Self {
-        if let Some(foreach) = &mut self.spec.foreach {
-            foreach.fail_fast = true;
+        if let Some(fan) = &mut self.spec.fan {
+            fan.fail_fast = true;
         }
         self
     }
@@ -159,6 +165,10 @@ pub fn pipeline(main: Vec<StepFixture>, finally: Vec<StepFixture>) -> Pipeline {
         inputs: BTreeMap::new(),
         env: BTreeMap::new(),
         steps: main.chain(finally).collect(),
+        outputs: BTreeMap::new(),
+        concurrency: None,
+        budget: None,
+        agents: BTreeMap::new(),
     }
 }
 
@@ -190,6 +200,10 @@ pub fn flow_spec(number: u32, pipeline: &Pipeline) -> FlowSpec {
         created_at: BEGIN,
         retry_of: None,
         taken_over: BTreeMap::new(),
+        carried: BTreeMap::new(),
+        parent: None,
+        groups_above: BTreeSet::new(),
+        priority: 0,
     }
 }
 

@@ -1,25 +1,34 @@
 //! The model of the store: what a store must do, in maps, in memory.
 //!
 //! [`Model`] is the synchronous core. A simulator owns one, calls it directly and clones it to look back. [`ModelStore`]
-//! wraps it as a [`Store`], with a hook that fails chosen calls before or after they took effect. Both pass the suite in
-//! [`crate::conformance::store`], as every real store does.
+//! wraps it as a [`Store`](orc_ports::store::Store), with a hook that fails chosen calls before or after they took effect.
+//! Both pass the suite in [`crate::conformance::store`], as every real store does. Methods are those of the port.
 //!
 //! Nothing here is ever half done: a call checks everything first and writes afterwards.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+mod held;
+mod port;
 
-use futures_util::future::{BoxFuture, ready};
-use orc_domain::claim::{Claim, ClaimKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use orc_domain::action::WaitEvent;
+use orc_domain::claim::{Claim, Holder, Refusal};
 use orc_domain::effect::{Change, Effect};
 use orc_domain::event::Event;
-use orc_domain::flow::{Flow, FlowHead, FlowState, StepNo};
+use orc_domain::flow::{Flow, FlowHead, FlowState, StepNo, StepState};
 use orc_domain::graph::Pipeline;
-use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RunId};
+use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RequestId, RunId};
 use orc_domain::path::StepPath;
+use orc_domain::request::{Request, RequestState};
 use orc_domain::run::Run;
 use orc_domain::time::Timestamp;
-use orc_ports::store::{Commit, Committed, Guarded, Instance, LoadedFlow, Store, StoreError, StoreResult};
+use orc_domain::wait::Wait;
+use orc_ports::store::{Commit, Committed, Guarded, Instance, LoadedFlow, StoreError};
+
+use self::held::Held;
+
+pub use self::port::{Fault, FaultHook, ModelStore};
 
 /// A run as the model keeps it.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,14 +43,15 @@ pub struct KeptRun {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pipelines: BTreeMap<ContentHash, (Arc<Pipeline>, String)>,
-    /// [`Flow::runs`] stays empty here: live runs are found in `runs` by `live`.
+    /// [`Flow::runs`] and [`Flow::requests`] stay empty here: those that are live are found in `runs` and `requests`.
     flows: BTreeMap<FlowId, Flow>,
     runs: BTreeMap<RunId, KeptRun>,
     live: BTreeSet<(FlowId, RunId)>,
     paths: BTreeMap<(FlowId, StepPath), StepNo>,
     attempts: BTreeMap<(FlowId, StepPath, u32), RunId>,
     outbox: BTreeMap<FlowId, Vec<Effect>>,
-    slots: BTreeSet<RunId>,
+    requests: BTreeMap<RequestId, Request>,
+    held: Held,
     events: Vec<Event>,
     /// Events that were removed; all that is left has greater positions.
     removed_events: u64,
@@ -50,18 +60,18 @@ pub struct Model {
 }
 
 impl Model {
-    /// See [`Store::pipeline_insert`].
+    /// See [`orc_ports::store::Store::pipeline_insert`].
     pub fn pipeline_insert(&mut self, hash: ContentHash, pipeline: Arc<Pipeline>, source: String) {
         self.pipelines.entry(hash).or_insert((pipeline, source));
     }
 
-    /// See [`Store::pipeline_get`].
+    /// See [`orc_ports::store::Store::pipeline_get`].
     #[must_use]
     pub fn pipeline_get(&self, hash: &ContentHash) -> Option<Arc<Pipeline>> {
         self.pipelines.get(hash).map(|(pipeline, _)| Arc::clone(pipeline))
     }
 
-    /// See [`Store::commit`].
+    /// See [`orc_ports::store::Store::commit`].
     ///
     /// # Errors
     /// [`StoreError::Contract`] when the commit could not have come from a decision on the stored flow.
@@ -86,7 +96,7 @@ impl Model {
         Ok(Committed::Done)
     }
 
-    /// See [`Store::flow_load`].
+    /// See [`orc_ports::store::Store::flow_load`].
     #[must_use]
     pub fn flow_load(&self, id: FlowId) -> Option<LoadedFlow> {
         let mut flow = self.flows.get(&id)?.clone();
@@ -95,10 +105,12 @@ impl Model {
             claimed.extend(kept.claimed_by.map(|instance| (kept.run.id, instance)));
             flow.runs.insert(kept.run.id, kept.run.clone());
         }
+        let open = self.requests.values().filter(|request| request.flow == id && is_open(request));
+        flow.requests = open.map(|request| (request.id, request.clone())).collect();
         Some(LoadedFlow { flow, claimed })
     }
 
-    /// See [`Store::flows_unfinished`].
+    /// See [`orc_ports::store::Store::flows_unfinished`].
     #[must_use]
     pub fn flows_unfinished(&self, after: Option<FlowId>, limit: u32) -> Vec<FlowId> {
         self.flows
@@ -109,7 +121,46 @@ impl Model {
             .collect()
     }
 
-    /// One of those of [`Store::runs_claim`].
+    /// See [`orc_ports::store::Store::flows_due`].
+    #[must_use]
+    pub fn flows_due(
+        &self,
+        now: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> Vec<(Timestamp, FlowId)> {
+        let unfinished = self.flows.values().filter(|flow| !flow.is_finished());
+        let mut due: Vec<_> = unfinished
+            .filter_map(|flow| Some((flow.head.wake_at?, flow.spec.id)))
+            .filter(|entry| entry.0 <= now && after.is_none_or(|after| *entry > after))
+            .collect();
+        due.sort_unstable();
+        due.truncate(limit as usize);
+        due
+    }
+
+    /// See [`orc_ports::store::Store::flows_with_live_runs`].
+    #[must_use]
+    pub fn flows_with_live_runs(&self, after: Option<FlowId>, limit: u32) -> Vec<FlowId> {
+        page(self.live.iter().map(|(flow, _)| *flow), after, limit)
+    }
+
+    /// See [`orc_ports::store::Store::flows_with_effects`].
+    #[must_use]
+    pub fn flows_with_effects(&self, after: Option<FlowId>, limit: u32) -> Vec<FlowId> {
+        page(self.outbox.keys().copied(), after, limit)
+    }
+
+    /// See [`orc_ports::store::Store::flows_waiting_for`].
+    #[must_use]
+    pub fn flows_waiting_for(&self, wanted: WaitEvent) -> Vec<FlowId> {
+        let waits =
+            |state: &StepState| matches!(state, StepState::Waiting(Wait::Event { event, .. }) if *event == wanted);
+        let flows = self.flows.values().filter(|flow| flow.steps.iter().any(|step| waits(&step.state)));
+        flows.map(|flow| flow.spec.id).collect()
+    }
+
+    /// One of those of [`orc_ports::store::Store::runs_claim`].
     pub fn run_claim(&mut self, run: RunId, effect: EffectId, instance: InstanceId) -> Guarded {
         self.effect_delivered(effect);
         match self.runs.get_mut(&run) {
@@ -122,13 +173,13 @@ impl Model {
         }
     }
 
-    /// See [`Store::effects_pending`].
+    /// See [`orc_ports::store::Store::effects_pending`].
     #[must_use]
     pub fn effects_pending(&self, flow: FlowId) -> Vec<Effect> {
         self.outbox.get(&flow).cloned().unwrap_or_default()
     }
 
-    /// See [`Store::effect_delivered`].
+    /// See [`orc_ports::store::Store::effect_delivered`].
     pub fn effect_delivered(&mut self, effect: EffectId) {
         self.outbox.retain(|_, pending| {
             pending.retain(|kept| kept.id != effect);
@@ -136,7 +187,7 @@ impl Model {
         });
     }
 
-    /// See [`Store::instance_begin`].
+    /// See [`orc_ports::store::Store::instance_begin`].
     ///
     /// # Errors
     /// [`StoreError::Contract`] when the id was used before.
@@ -149,13 +200,13 @@ impl Model {
         Ok(())
     }
 
-    /// See [`Store::instances_open`].
+    /// See [`orc_ports::store::Store::instances_open`].
     #[must_use]
     pub fn instances_open(&self) -> Vec<Instance> {
         self.instances.values().filter(|(_, ended)| ended.is_none()).map(|(instance, _)| instance.clone()).collect()
     }
 
-    /// See [`Store::instance_end`].
+    /// See [`orc_ports::store::Store::instance_end`].
     pub fn instance_end(&mut self, id: InstanceId, at: Timestamp) -> Guarded {
         match self.instances.get_mut(&id) {
             None => Guarded::Missing,
@@ -167,20 +218,20 @@ impl Model {
         }
     }
 
-    /// See [`Store::events_after`].
+    /// See [`orc_ports::store::Store::events_after`].
     #[must_use]
     pub fn events_after(&self, position: u64, limit: u32) -> Vec<Event> {
         let from = usize::try_from(position.saturating_sub(self.removed_events)).unwrap_or(usize::MAX);
         self.events.iter().skip(from).take(limit as usize).cloned().collect()
     }
 
-    /// See [`Store::consumer_cursor`].
+    /// See [`orc_ports::store::Store::consumer_cursor`].
     #[must_use]
     pub fn consumer_cursor(&self, name: &str) -> u64 {
         self.consumers.get(name).copied().unwrap_or(0)
     }
 
-    /// See [`Store::consumer_advance`].
+    /// See [`orc_ports::store::Store::consumer_advance`].
     pub fn consumer_advance(&mut self, name: &str, from: u64, to: u64) -> Guarded {
         if self.consumer_cursor(name) != from {
             return Guarded::Stale;
@@ -200,6 +251,7 @@ impl Model {
         self.paths.retain(|(flow, _), _| *flow != id);
         self.attempts.retain(|(flow, _, _), _| *flow != id);
         self.outbox.remove(&id);
+        self.requests.retain(|_, request| request.flow != id);
         true
     }
 
@@ -237,13 +289,24 @@ impl Model {
     /// Runs that hold a slot.
     #[must_use]
     pub const fn slots(&self) -> &BTreeSet<RunId> {
-        &self.slots
+        &self.held.slots
     }
 
     /// Every event that is kept, in order of position.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
+    }
+
+    /// Every request there ever was, in order of id.
+    pub fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.requests.values()
+    }
+
+    /// Who is in which concurrency group, by its name; a group that is empty is not there.
+    #[must_use]
+    pub const fn places(&self) -> &BTreeMap<String, BTreeSet<Holder>> {
+        &self.held.places
     }
 
     fn live_runs(&self, flow: FlowId) -> impl Iterator<Item = &KeptRun> {
@@ -276,6 +339,7 @@ impl Model {
         let mut next_step = self.flows.get(&commit.flow).map_or(0, |flow| flow.steps.len());
         let mut fresh: BTreeMap<&StepPath, StepNo> = BTreeMap::new();
         let mut finals: BTreeSet<RunId> = BTreeSet::new();
+        let mut resolved: BTreeSet<RequestId> = BTreeSet::new();
         let before_head = commit.decision.changes.len().saturating_sub(1);
         for change in &commit.decision.changes[..before_head] {
             match change {
@@ -312,30 +376,58 @@ impl Model {
                         finals.insert(run.id);
                     }
                 }
+                Change::Request(request) => {
+                    let over = resolved.contains(&request.id)
+                        || self.requests.get(&request.id).is_some_and(|kept| !is_open(kept));
+                    if over {
+                        return Err(fail("a request that is resolved does not change"));
+                    }
+                    if request.flow != commit.flow {
+                        return Err(fail("a request belongs to the flow that decides about it"));
+                    }
+                    if !is_open(request) {
+                        resolved.insert(request.id);
+                    }
+                }
             }
         }
         Ok(())
     }
 
     /// Claims after releases, then effects; `Some` when a claim is refused.
-    fn check_claims(&self, commit: &Commit) -> Result<Option<ClaimKind>, StoreError> {
+    fn check_claims(&self, commit: &Commit) -> Result<Option<Refusal>, StoreError> {
         let fail = |what: &str| broken("commit", commit.flow, what);
-        let mut held = self.slots.clone();
-        for Claim::Slot { run } in &commit.decision.releases {
-            held.remove(run);
+        let mut held = self.held.clone();
+        // What is wrong with a commit is wrong whoever else holds what it claims.
+        for claim in commit.decision.releases.iter().chain(&commit.decision.claims) {
+            match claim {
+                Claim::Group { holder, .. } if holder.flow != commit.flow => {
+                    return Err(fail("a place belongs to the flow that decides about it"));
+                }
+                Claim::Slot { .. } | Claim::Group { .. } => {}
+            }
         }
-        for Claim::Slot { run } in &commit.decision.claims {
-            if held.len() >= commit.slots as usize {
-                return Ok(Some(ClaimKind::Slot));
+        if commit.decision.claims.iter().any(|claim| matches!(claim, Claim::Group { limit: 0, .. })) {
+            return Err(fail("a concurrency group has a place"));
+        }
+        for claim in &commit.decision.releases {
+            held.give_back(claim);
+        }
+        for claim in &commit.decision.claims {
+            if let Some(refusal) = held.refuse(claim, commit.slots) {
+                return Ok(Some(refusal));
             }
-            let decided =
-                commit.decision.changes.iter().any(|change| matches!(change, Change::Run(new) if new.id == *run));
-            if !decided && !self.runs.contains_key(run) {
-                return Err(fail("a slot is held by a run"));
+            if let Claim::Slot { run } = claim {
+                let changes = &commit.decision.changes;
+                let decided = changes.iter().any(|change| matches!(change, Change::Run(new) if new.id == *run));
+                if !decided && !self.runs.contains_key(run) {
+                    return Err(fail("a slot is held by a run"));
+                }
+                if held.slots.contains(run) {
+                    return Err(fail("a run holds one slot"));
+                }
             }
-            if !held.insert(*run) {
-                return Err(fail("a run holds one slot"));
-            }
+            held.take(claim);
         }
         let pending: BTreeSet<EffectId> = self.outbox.values().flatten().map(|effect| effect.id).collect();
         let mut fresh = BTreeSet::new();
@@ -349,7 +441,8 @@ impl Model {
 
     fn apply(&mut self, commit: &Commit, head: FlowHead) {
         if let Some(spec) = commit.create.clone() {
-            let flow = Flow { spec, head: head.clone(), steps: Vec::new(), runs: BTreeMap::new() };
+            let flow =
+                Flow { spec, head: head.clone(), steps: Vec::new(), runs: BTreeMap::new(), requests: BTreeMap::new() };
             self.flows.insert(commit.flow, flow);
         }
         let Some(flow) = self.flows.get_mut(&commit.flow) else {
@@ -377,14 +470,17 @@ impl Model {
                     self.runs.entry(run.id).or_insert_with(|| KeptRun { run: run.clone(), claimed_by: None }).run =
                         run.clone();
                 }
+                Change::Request(request) => {
+                    self.requests.insert(request.id, request.clone());
+                }
             }
         }
         let workspace = flow.spec.workspace;
-        for Claim::Slot { run } in &commit.decision.releases {
-            self.slots.remove(run);
+        for claim in &commit.decision.releases {
+            self.held.give_back(claim);
         }
-        for Claim::Slot { run } in &commit.decision.claims {
-            self.slots.insert(*run);
+        for claim in &commit.decision.claims {
+            self.held.take(claim);
         }
         for body in &commit.decision.events {
             self.events.push(Event {
@@ -401,158 +497,18 @@ impl Model {
     }
 }
 
+const fn is_open(request: &Request) -> bool {
+    matches!(request.state, RequestState::Open { .. })
+}
+
+/// Each of `flows`, which are in order, once: the first `limit` after `after`.
+fn page(flows: impl Iterator<Item = FlowId>, after: Option<FlowId>, limit: u32) -> Vec<FlowId> {
+    let mut ids: Vec<FlowId> = flows.filter(|id| after.is_none_or(|after| *id > after)).collect();
+    ids.dedup();
+    ids.truncate(limit as usize);
+    ids
+}
+
 fn broken(operation: &'static str, id: impl ToString, what: &str) -> StoreError {
     StoreError::Contract { operation, id: id.to_string(), what: what.to_owned() }
-}
-
-/// What a hook does to a call.
-#[derive(Debug, Default)]
-pub enum Fault {
-    /// Nothing.
-    #[default]
-    None,
-    /// The call fails and nothing was written.
-    Before(StoreError),
-    /// The call took effect and its answer is lost.
-    After(StoreError),
-}
-
-/// Decides about each call, by the name of its method in [`Store`].
-pub type FaultHook = Box<dyn FnMut(&'static str) -> Fault + Send>;
-
-/// The model as a [`Store`].
-#[derive(Default)]
-pub struct ModelStore {
-    inner: Mutex<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    model: Model,
-    closed: bool,
-    hook: Option<FaultHook>,
-}
-
-impl ModelStore {
-    /// A store that begins as this model: after a crash, with what had been committed.
-    #[must_use]
-    pub fn of(model: Model) -> Self {
-        Self { inner: Mutex::new(Inner { model, closed: false, hook: None }) }
-    }
-
-    /// A copy of everything stored.
-    #[must_use]
-    pub fn snapshot(&self) -> Model {
-        self.lock().model.clone()
-    }
-
-    /// Asks `hook` about every later call.
-    pub fn set_faults(&self, hook: FaultHook) {
-        self.lock().hook = Some(hook);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        // A panic inside a call cannot leave the model half written, see the module's invariant.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn call<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        act: impl FnOnce(&mut Model) -> Result<T, StoreError>,
-    ) -> BoxFuture<'_, Result<T, StoreError>> {
-        let mut inner = self.lock();
-        if inner.closed {
-            return Box::pin(ready(Err(StoreError::Closed)));
-        }
-        let fault = inner.hook.as_mut().map_or(Fault::None, |hook| hook(name));
-        let answer = match fault {
-            Fault::None => act(&mut inner.model),
-            Fault::Before(error) => Err(error),
-            Fault::After(error) => act(&mut inner.model).and(Err(error)),
-        };
-        Box::pin(ready(answer))
-    }
-}
-
-impl Store for ModelStore {
-    fn pipeline_insert(&self, hash: ContentHash, pipeline: Arc<Pipeline>, source: String) -> StoreResult<'_, ()> {
-        self.call("pipeline_insert", |model| {
-            model.pipeline_insert(hash, pipeline, source);
-            Ok(())
-        })
-    }
-
-    fn pipeline_get(&self, hash: ContentHash) -> StoreResult<'_, Option<Arc<Pipeline>>> {
-        self.call("pipeline_get", |model| Ok(model.pipeline_get(&hash)))
-    }
-
-    fn commit(&self, commit: Commit) -> StoreResult<'_, Committed> {
-        self.call("commit", |model| model.commit(&commit))
-    }
-
-    fn flow_load(&self, id: FlowId) -> StoreResult<'_, Option<LoadedFlow>> {
-        self.call("flow_load", |model| Ok(model.flow_load(id)))
-    }
-
-    fn flows_unfinished(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowId>> {
-        self.call("flows_unfinished", |model| Ok(model.flows_unfinished(after, limit)))
-    }
-
-    fn runs_claim(&self, starts: Vec<(RunId, EffectId)>, instance: InstanceId) -> StoreResult<'_, Vec<Guarded>> {
-        let claim = |model: &mut Model, (run, effect)| model.run_claim(run, effect, instance);
-        self.call("runs_claim", |model| Ok(starts.into_iter().map(|start| claim(model, start)).collect()))
-    }
-
-    fn effects_pending(&self, flow: FlowId) -> StoreResult<'_, Vec<Effect>> {
-        self.call("effects_pending", |model| Ok(model.effects_pending(flow)))
-    }
-
-    fn effect_delivered(&self, effect: EffectId) -> StoreResult<'_, ()> {
-        self.call("effect_delivered", |model| {
-            model.effect_delivered(effect);
-            Ok(())
-        })
-    }
-
-    fn instance_begin(&self, instance: Instance) -> StoreResult<'_, ()> {
-        self.call("instance_begin", |model| model.instance_begin(instance))
-    }
-
-    fn instances_open(&self) -> StoreResult<'_, Vec<Instance>> {
-        self.call("instances_open", |model| Ok(model.instances_open()))
-    }
-
-    fn instance_end(&self, id: InstanceId, at: Timestamp) -> StoreResult<'_, Guarded> {
-        self.call("instance_end", |model| Ok(model.instance_end(id, at)))
-    }
-
-    fn events_after(&self, position: u64, limit: u32) -> StoreResult<'_, Vec<Event>> {
-        self.call("events_after", |model| Ok(model.events_after(position, limit)))
-    }
-
-    fn consumer_cursor(&self, name: &'static str) -> StoreResult<'_, u64> {
-        self.call("consumer_cursor", |model| Ok(model.consumer_cursor(name)))
-    }
-
-    fn consumer_advance(&self, name: &'static str, from: u64, to: u64) -> StoreResult<'_, Guarded> {
-        self.call("consumer_advance", |model| Ok(model.consumer_advance(name, from, to)))
-    }
-
-    fn flow_remove(&self, id: FlowId, finished_before: Timestamp) -> StoreResult<'_, bool> {
-        self.call("flow_remove", |model| Ok(model.flow_remove(id, finished_before)))
-    }
-
-    fn events_remove(&self, up_to: u64) -> StoreResult<'_, ()> {
-        self.call("events_remove", |model| {
-            model.events_remove(up_to);
-            Ok(())
-        })
-    }
-
-    fn close(&self) -> StoreResult<'_, ()> {
-        let answer = self.call("close", |_| Ok(()));
-        self.lock().closed = true;
-        answer
-    }
 }

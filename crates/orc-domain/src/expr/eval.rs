@@ -57,6 +57,27 @@ impl Template {
         }
         Ok(Value::Text(whole))
     }
+
+    /// The same as parts, so that what came from outside can be told apart: a prompt fences it.
+    ///
+    /// # Errors
+    /// As [`eval`].
+    pub fn render_parts(&self, scope: &dyn Scope) -> Result<Vec<Text>, EvalError> {
+        let mut parts = Vec::with_capacity(self.parts.len());
+        let mut bytes = 0;
+        for part in &self.parts {
+            let part = match part {
+                TemplatePart::Literal(text) => Text::trusted(text.clone()),
+                TemplatePart::Expr(expr) => eval(expr, scope)?.to_text(),
+            };
+            bytes += part.text.len();
+            if bytes > MAX_TEXT_BYTES {
+                return Err(EvalError::TooLarge { what: "the text".to_owned(), limit: MAX_TEXT_BYTES });
+            }
+            parts.push(part);
+        }
+        Ok(parts)
+    }
 }
 
 fn append(whole: &mut Text, text: &str, tainted: bool, what: &str) -> Result<(), EvalError> {

@@ -97,7 +97,7 @@ fn limit_counts_the_elements_that_hold_a_slot() {
     // An element in back-off holds none.
     assert_eq!(starts(&scene.fail("fan[0]")), ["fan[2]"]);
     assert_eq!(starts(&scene.deliver("fan[1]")), ["fan[3]"]);
-    assert!(!scene.resident.wants_slot());
+    assert!(scene.resident.wants_slot().is_none());
     assert_eq!(starts(&scene.deliver("fan[2]")), ["fan[4]"]);
     assert_eq!(starts(&scene.deliver("fan[3]")), Vec::<String>::new());
     assert_eq!(starts(&scene.ring()), ["fan[0]"]);
@@ -229,7 +229,7 @@ fn decisions_that_commit_together_keep_new_steps_in_the_order_of_their_numbers()
         .iter()
         .filter_map(|change| match change {
             Change::Step(step) => Some(step.no.0),
-            Change::Head(_) | Change::Run(_) => None,
+            Change::Head(_) | Change::Run(_) | Change::Request(_) => None,
         })
         .collect();
     assert_eq!(numbers, [0, 1, 2, 3, 4]);

@@ -90,9 +90,11 @@ fn input_of(happening: &Happening, runs: &[RunId]) -> Option<Input> {
         Happening::Started(nth) => Some(Input::RunStarted { run: pick(nth)?, process: process() }),
         Happening::Delivered(nth) => {
             let ending = Ending::Delivered { output: output([("n", Value::Int(1))]) };
-            Some(Input::RunEnded { run: pick(nth)?, ending })
+            Some(Input::RunEnded { run: pick(nth)?, ending, told: None })
         }
-        Happening::Failed(nth) => Some(Input::RunEnded { run: pick(nth)?, ending: Ending::Failed(exit(2)) }),
+        Happening::Failed(nth) => {
+            Some(Input::RunEnded { run: pick(nth)?, ending: Ending::Failed(exit(2)), told: None })
+        }
         Happening::Lost(nth, claimed) => Some(Input::RunLost { run: pick(nth)?, claimed: *claimed, evidence }),
         Happening::Unknown(number) => {
             let run = RunId::derived(flow_id(9).uuid(), &number.to_string());

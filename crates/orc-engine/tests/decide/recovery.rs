@@ -12,7 +12,7 @@ use crate::scene::{Scene, secs, starts};
 fn wake(scene: &Scene) -> String {
     let wake = scene.last.effects.iter().find_map(|effect| match &effect.kind {
         EffectKind::StartRun { command, .. } => command.env.get("ORC_WAKE_REASON").cloned(),
-        EffectKind::StopRun { .. } => None,
+        _ => None,
     });
     wake.unwrap()
 }

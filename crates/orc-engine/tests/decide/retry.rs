@@ -6,7 +6,7 @@ use orc_domain::graph::Pipeline;
 use orc_domain::principal::Principal;
 use orc_domain::transition::Transition;
 use orc_domain::value::Value;
-use orc_engine::{ForkError, fork};
+use orc_engine::{Again, ForkError, New, fork};
 use orc_testkit::fixture::{self, flow_id, literal, numbers, output, pipeline, read, step};
 
 use crate::scene::{Scene, secs, starts};
@@ -47,7 +47,13 @@ fn a_step_in_back_off_holds_no_slot() {
 
 /// The flow that carries `scene` on, begun.
 fn retried(scene: &Scene, pipeline: &Pipeline) -> Scene {
-    let spec = fork(scene.flow(), pipeline, flow_id(2), Principal::Os(1000), scene.now).unwrap();
+    let spec = fork(
+        scene.flow(),
+        pipeline,
+        &Again::Unfinished,
+        New { id: flow_id(2), by: Principal::Os(1000), now: scene.now },
+    )
+    .unwrap();
     assert_eq!(spec.retry_of, Some(flow_id(1)));
     Scene::begin_spec(spec, pipeline.clone(), 1_000)
 }
@@ -128,7 +134,7 @@ fn results_of_a_fan_out_that_was_taken_over_are_there_for_what_runs_again() {
 fn results_of(scene: &Scene) -> Vec<i64> {
     let env = scene.last.effects.iter().find_map(|effect| match &effect.kind {
         orc_domain::effect::EffectKind::StartRun { command, .. } => command.env.get("RESULTS"),
-        orc_domain::effect::EffectKind::StopRun { .. } => None,
+        _ => None,
     });
     let Some(Value::List(results)) = Value::parse_json(env.unwrap()) else {
         panic!("{env:?}");
@@ -185,7 +191,13 @@ fn a_retry_that_was_cancelled_early_hands_on_what_it_was_given() {
     scene.fail("bad");
     // The second flow is given `first`, `late` and `fan[0]`; without `first` it has not got to the others when it is
     // cancelled.
-    let mut spec = fork(scene.flow(), &pipeline, flow_id(2), Principal::System, scene.now).unwrap();
+    let mut spec = fork(
+        scene.flow(),
+        &pipeline,
+        &Again::Unfinished,
+        New { id: flow_id(2), by: Principal::System, now: scene.now },
+    )
+    .unwrap();
     let given: Vec<String> = spec.taken_over.keys().map(ToString::to_string).collect();
     assert_eq!(given, ["fan[0]", "first", "late"]);
     let first = "first".parse().unwrap();
@@ -196,7 +208,13 @@ fn a_retry_that_was_cancelled_early_hands_on_what_it_was_given() {
     second.fail("bad");
     assert_eq!(second.picture(), ["first: succeeded", "fan: cancelled", "late: cancelled", "bad: cancelled"]);
 
-    let spec = fork(second.flow(), &pipeline, flow_id(3), Principal::System, second.now).unwrap();
+    let spec = fork(
+        second.flow(),
+        &pipeline,
+        &Again::Unfinished,
+        New { id: flow_id(3), by: Principal::System, now: second.now },
+    )
+    .unwrap();
     let given: Vec<String> = spec.taken_over.keys().map(ToString::to_string).collect();
     assert_eq!(given, ["fan[0]", "first", "late"]);
     let third = Scene::begin_spec(spec, pipeline, 1_000);
@@ -208,7 +226,14 @@ fn a_retry_that_was_cancelled_early_hands_on_what_it_was_given() {
 fn a_live_flow_and_one_with_nothing_to_do_are_not_retried() {
     let pipeline = pipeline(vec![step("a"), step("off").when(literal(false))], vec![]);
     let mut scene = Scene::begin_with(pipeline.clone(), 1_000);
-    let again = |scene: &Scene| fork(scene.flow(), &pipeline, flow_id(2), Principal::System, fixture::BEGIN);
+    let again = |scene: &Scene| {
+        fork(
+            scene.flow(),
+            &pipeline,
+            &Again::Unfinished,
+            New { id: flow_id(2), by: Principal::System, now: fixture::BEGIN },
+        )
+    };
     assert_eq!(again(&scene), Err(ForkError::Live(flow_id(1))));
     scene.deliver("a");
     assert_eq!(again(&scene), Err(ForkError::Nothing(flow_id(1))));

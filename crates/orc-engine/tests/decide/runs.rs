@@ -135,7 +135,7 @@ fn answers_that_come_twice_change_nothing() {
     scene.fail("a");
     let version = scene.flow().head.version;
     let late = [
-        Input::RunEnded { run, ending: Ending::Delivered { output: Value::Map([].into()) } },
+        Input::RunEnded { run, ending: Ending::Delivered { output: Value::Map([].into()) }, told: None },
         Input::RunLost { run, claimed: true, evidence: String::new() },
         Input::RunStarted { run, process: process() },
     ];

@@ -1,6 +1,7 @@
 //! One flow, played by hand. After every decision the scene checks what must always hold: the same arguments give the
 //! same decision, the rows that were written are the flow, the index is true, and what lives has an alarm.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use orc_domain::effect::{Change, Decision, EffectKind};
@@ -11,10 +12,12 @@ use orc_domain::ids::RunId;
 use orc_domain::input::{Ending, Input, Signed};
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
+use orc_domain::request::RequestState;
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process, StopReason};
 use orc_domain::time::{Millis, Timestamp};
 use orc_domain::transition::Transition;
 use orc_domain::value::Value;
+use orc_domain::wait::Wait;
 use orc_engine::{Context, Resident, decide, start};
 use orc_testkit::fixture::{self, BEGIN, StepFixture};
 
@@ -42,7 +45,7 @@ impl Scene {
     }
 
     pub(crate) fn begin_spec(spec: FlowSpec, pipeline: Pipeline, slots: u32) -> Self {
-        let context = Context { now: BEGIN, slots, grace: GRACE };
+        let context = Context { now: BEGIN, slots, grace: GRACE, full: BTreeMap::new() };
         let pipeline = Arc::new(pipeline);
         let (resident, decision) = start(spec.clone(), Arc::clone(&pipeline), &context);
         assert_eq!(start(spec, pipeline, &context).1, decision);
@@ -62,7 +65,7 @@ impl Scene {
     /// Decides about an input at the time that it is.
     pub(crate) fn hear(&mut self, input: Input) -> Decision {
         let signed = Signed { by: Principal::Os(1000), input };
-        let context = Context { now: self.now, slots: self.slots, grace: GRACE };
+        let context = Context { now: self.now, slots: self.slots, grace: GRACE, full: BTreeMap::new() };
         let loaded = Resident::new(self.flow().clone(), Arc::clone(self.resident.pipeline()));
         let (next, decision) = decide(self.resident.clone(), &signed, &context);
         let (again, repeated) = decide(loaded, &signed, &context);
@@ -86,6 +89,12 @@ impl Scene {
                 }
                 Change::Run(run) => {
                     self.rows.runs.insert(run.id, run.clone());
+                }
+                Change::Request(request) if matches!(request.state, RequestState::Resolved { .. }) => {
+                    self.rows.requests.remove(&request.id);
+                }
+                Change::Request(request) => {
+                    self.rows.requests.insert(request.id, request.clone());
                 }
             }
         }
@@ -146,14 +155,14 @@ impl Scene {
     pub(crate) fn deliver_with(&mut self, path: &str, output: Value) -> Decision {
         let run = self.run(path);
         let ending = Ending::Delivered { output };
-        self.hear(Input::RunEnded { run, ending })
+        self.hear(Input::RunEnded { run, ending, told: None })
     }
 
     /// The process of a step ends with exit code 1.
     pub(crate) fn fail(&mut self, path: &str) -> Decision {
         let run = self.run(path);
         let ending = Ending::Failed(exit(1));
-        self.hear(Input::RunEnded { run, ending })
+        self.hear(Input::RunEnded { run, ending, told: None })
     }
 
     /// The instance of a step ends.
@@ -166,7 +175,7 @@ impl Scene {
     pub(crate) fn outcome(&self) -> Option<FlowOutcome> {
         match self.flow().head.state {
             FlowState::Finished { outcome, .. } => Some(outcome),
-            FlowState::Live { .. } => None,
+            FlowState::Queued { .. } | FlowState::Live { .. } => None,
         }
     }
 
@@ -186,7 +195,9 @@ pub(crate) fn describe(step: &Step) -> String {
         StepState::Ready { held_by: None, .. } => "ready".to_owned(),
         StepState::Ready { held_by: Some(held), .. } => format!("held by {held:?}").to_lowercase(),
         StepState::Active { .. } => "active".to_owned(),
-        StepState::Waiting(fan) => format!("{} of {} elements", fan.expanded, fan.total),
+        StepState::Waiting(Wait::Elements(fan)) => format!("{} of {} elements", fan.expanded, fan.total),
+        StepState::Waiting(Wait::Round(round)) => format!("round {}", round.number),
+        StepState::Waiting(wait) => format!("waits for {}", wait.word()),
         StepState::Finished { outcome } => match outcome {
             StepOutcome::Failed(failure) => format!("failed: {failure}"),
             StepOutcome::Skipped(reason) => format!("skipped: {reason}"),
@@ -208,7 +219,8 @@ pub(crate) fn process() -> Process {
 pub(crate) fn starts(decision: &Decision) -> Vec<String> {
     let paths = decision.effects.iter().filter_map(|effect| match &effect.kind {
         EffectKind::StartRun { command, .. } => Some(command.path.to_string()),
-        EffectKind::StopRun { .. } => None,
+        EffectKind::StartAgent { call, .. } => Some(call.path.to_string()),
+        EffectKind::StopRun { .. } | EffectKind::StartFlow { .. } | EffectKind::Tell { .. } => None,
     });
     paths.collect()
 }
@@ -217,7 +229,7 @@ pub(crate) fn starts(decision: &Decision) -> Vec<String> {
 pub(crate) fn stops(decision: &Decision) -> Vec<(StopReason, Millis)> {
     let stops = decision.effects.iter().filter_map(|effect| match effect.kind {
         EffectKind::StopRun { reason, grace, .. } => Some((reason, grace)),
-        EffectKind::StartRun { .. } => None,
+        _ => None,
     });
     stops.collect()
 }

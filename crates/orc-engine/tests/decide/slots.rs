@@ -1,5 +1,6 @@
 //! Slots: claims, waiting for one, and decisions that were refused or repeated.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use orc_domain::claim::Claim;
@@ -29,7 +30,7 @@ fn a_decision_claims_a_slot_for_each_start_and_gives_it_back_with_the_end() {
 fn a_step_that_waits_for_a_slot_looks_again_every_five_seconds_without_a_commit() {
     let mut scene = Scene::begin_with(pipeline(vec![step("a")], vec![]), 0);
     let version = scene.flow().head.version;
-    assert!(scene.resident.wants_slot());
+    assert!(scene.resident.wants_slot().is_some());
     for _ in 0..3 {
         let at = scene.resident.wake_at();
         assert_eq!(at, Some(scene.now + secs(5)));
@@ -66,15 +67,16 @@ fn a_refused_decision_is_made_again_without_slots_and_loses_nothing() {
     let input = Input::RunEnded {
         run,
         ending: orc_domain::input::Ending::Delivered { output: orc_testkit::fixture::output([]) },
+        told: None,
     };
     let signed = Signed { by: Principal::System, input: input.clone() };
-    let context = Context { now: BEGIN, slots: 1, grace: GRACE };
+    let context = Context { now: BEGIN, slots: 1, grace: GRACE, full: BTreeMap::new() };
     let load = || Resident::new(before.clone(), Arc::clone(scene.resident.pipeline()));
     let (_, refused) = decide(load(), &signed, &context);
     assert_eq!(refused.claims.len(), 1);
-    let (kept, decision) = decide(load(), &signed, &Context { slots: 0, ..context });
+    let (kept, decision) = decide(load(), &signed, &Context { slots: 0, ..context.clone() });
     assert_eq!((decision.claims.len(), decision.releases.len()), (0, 1));
-    assert!(kept.wants_slot());
+    assert!(kept.wants_slot().is_some());
     // Asked once more with slots, the same run is started as in the decision that was refused.
     let alarm = Signed { by: Principal::System, input: Input::Alarm };
     let (_, started) = decide(kept, &alarm, &context);

@@ -6,12 +6,13 @@ mod differential;
 mod removal;
 pub mod scene;
 mod shapes;
+mod waiting;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join, join_all};
-use orc_domain::claim::ClaimKind;
+use orc_domain::claim::Refusal;
 use orc_domain::effect::{Change, Decision, Effect};
 use orc_domain::event::Event;
 use orc_domain::flow::StepState;
@@ -26,6 +27,11 @@ use self::scene::{
 
 pub use self::differential::agrees_with_the_model;
 pub use self::removal::{events_are_removed_from_the_oldest_on, only_what_is_over_is_removed};
+pub use self::waiting::{
+    a_group_holds_as_many_as_its_limit, a_place_belongs_to_the_flow_that_decides, a_request_is_resolved_once,
+    a_run_of_an_agent_is_claimed_once, due_flows_come_in_order_of_their_alarm, flows_that_wait_for_an_event_are_found,
+    flows_with_work_are_found_without_the_others, the_last_place_of_a_group_is_given_once,
+};
 
 /// Somewhere a store lives.
 pub trait Place: Send + Sync {
@@ -53,6 +59,14 @@ macro_rules! store_conformance {
             instances_end_once
             opening_again_finds_everything
             a_commit_outside_the_contract_leaves_nothing
+            a_request_is_resolved_once
+            a_group_holds_as_many_as_its_limit
+            the_last_place_of_a_group_is_given_once
+            a_place_belongs_to_the_flow_that_decides
+            a_run_of_an_agent_is_claimed_once
+            due_flows_come_in_order_of_their_alarm
+            flows_with_work_are_found_without_the_others
+            flows_that_wait_for_an_event_are_found
             only_what_is_over_is_removed
             events_are_removed_from_the_oldest_on
             agrees_with_the_model
@@ -103,7 +117,7 @@ pub async fn a_refused_commit_leaves_nothing(place: &dyn Place) {
     let before = everything(store, 2).await;
     let mut refused = launch(two, 1, 0);
     refused.slots = 1;
-    assert_eq!(store.commit(refused.clone()).await.expect("an answer"), Committed::Refused(ClaimKind::Slot));
+    assert_eq!(store.commit(refused.clone()).await.expect("an answer"), Committed::Refused(Refusal::Slot));
     assert_eq!(everything(store, 2).await, before);
     // The same decision is accepted once there is room, with the positions that the refused one did not use up.
     refused.slots = 2;
@@ -153,7 +167,7 @@ pub async fn a_slot_given_back_can_be_taken_in_the_same_commit(place: &dyn Place
     done(store, first).await;
     let mut next = launch(id, 2, 1);
     next.slots = 1;
-    assert_eq!(store.commit(next.clone()).await.expect("an answer"), Committed::Refused(ClaimKind::Slot));
+    assert_eq!(store.commit(next.clone()).await.expect("an answer"), Committed::Refused(Refusal::Slot));
     next.decision.changes.insert(0, Change::Run(delivered(id, 0)));
     next.decision.releases = vec![slot(id, 0)];
     done(store, next).await;
@@ -270,7 +284,7 @@ pub async fn events_have_no_gaps_under_concurrent_commits(place: &dyn Place) {
                 let mut refused = launch(id, version, 0);
                 refused.slots = 0;
                 let answer = store.commit(refused).await.expect("an answer");
-                assert_eq!(answer, Committed::Refused(ClaimKind::Slot));
+                assert_eq!(answer, Committed::Refused(Refusal::Slot));
                 done(store.as_ref(), carry_on(id, version, Vec::new())).await;
                 let answer = store.commit(carry_on(id, version, Vec::new())).await.expect("an answer");
                 assert_eq!(answer, Committed::Stale);
@@ -313,12 +327,14 @@ pub async fn what_is_loaded_is_what_was_committed(place: &dyn Place) {
     for number in 0..FLOWS {
         let id = flow_id(number);
         let tree = shapes::flow(id).new_tree(&mut runner).expect("a flow can be made");
-        let (flow, runs) = tree.current();
+        let shapes::Shape { flow, runs, requests } = tree.current();
         seen.extend(flow.steps.iter().map(|step| variant(&step.state)));
         seen.extend(runs.iter().map(|run| variant(&run.state)));
+        seen.extend(requests.iter().map(|request| variant(&request.state)));
         seen.insert(variant(&flow.head.state));
         let mut changes: Vec<Change> = flow.steps.iter().cloned().map(Change::Step).collect();
         changes.extend(runs.into_iter().map(Change::Run));
+        changes.extend(requests.into_iter().map(Change::Request));
         changes.push(Change::Head(flow.head.clone()));
         let commit = Commit {
             flow: id,
@@ -332,7 +348,9 @@ pub async fn what_is_loaded_is_what_was_committed(place: &dyn Place) {
         assert_eq!(loaded.flow, flow, "flow {number}");
         assert_eq!(loaded.claimed, []);
     }
-    let wanted = ["Active", "Blocked", "Finished", "Live", "Pending", "Ready", "Running", "Waiting"];
+    let wanted = [
+        "Active", "Blocked", "Finished", "Live", "Open", "Pending", "Queued", "Ready", "Resolved", "Running", "Waiting",
+    ];
     assert!(seen.iter().map(String::as_str).eq(wanted), "the flows were in every state: {seen:?}");
 }
 
@@ -438,7 +456,7 @@ pub async fn opening_again_finds_everything(place: &dyn Place) {
     // Two slots are still held.
     let mut third = launch(id, 3, 2);
     third.slots = 2;
-    assert_eq!(store.commit(third.clone()).await.expect("an answer"), Committed::Refused(ClaimKind::Slot));
+    assert_eq!(store.commit(third.clone()).await.expect("an answer"), Committed::Refused(Refusal::Slot));
     third.slots = 3;
     done(store.as_ref(), third).await;
     gapless(&store.events_after(0, 100).await.expect("events"), 4);

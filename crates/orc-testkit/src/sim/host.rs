@@ -14,7 +14,7 @@ use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
 use orc_domain::time::Millis;
-use orc_engine::{Context, Resident};
+use orc_engine::{Again, Context, New, Resident};
 use orc_ports::store::{Commit, Committed, Guarded, Instance};
 
 use super::disturb::{Call, Fault};
@@ -243,7 +243,7 @@ impl Sim<'_> {
     }
 
     pub(super) fn context(&self, slots: u32) -> Context {
-        Context { now: self.wall(), slots, grace: GRACE }
+        Context { now: self.wall(), slots, grace: GRACE, full: BTreeMap::new() }
     }
 
     pub(super) fn commit_of(&self, flow: FlowId, expected: u64, decision: Decision) -> Commit {
@@ -343,7 +343,7 @@ impl Sim<'_> {
     fn keep(&mut self, flow: FlowId, next: Resident, commit: &Commit) -> Moved<()> {
         self.host.residents.insert(flow, next);
         if !commit.decision.releases.is_empty() && self.dice.permille(700) {
-            let wanting = self.host.residents.iter().filter(|(_, other)| other.wants_slot());
+            let wanting = self.host.residents.iter().filter(|(_, other)| other.wants_slot().is_some());
             let wanting: Vec<FlowId> = wanting.map(|(flow, _)| *flow).collect();
             for other in wanting {
                 self.post(other, by_system(Input::Alarm));
@@ -381,7 +381,11 @@ impl Sim<'_> {
         }
         self.done.push((flow, effect.clone()));
         match &effect.kind {
-            EffectKind::StartRun { run, .. } => self.start_run(flow, effect, *run),
+            EffectKind::StartRun { run, .. } | EffectKind::StartAgent { run, .. } => self.start_run(flow, effect, *run),
+            EffectKind::StartFlow { .. } | EffectKind::Tell { .. } => {
+                self.model.effect_delivered(effect.id);
+                Ok(())
+            }
             EffectKind::StopRun { run, grace, .. } => {
                 self.note(|| format!("stops {run} with {grace}"));
                 self.world.stop(*run, grace.as_millis(), self.now, &mut self.dice);
@@ -415,7 +419,7 @@ impl Sim<'_> {
         if self.dice.permille(40) {
             self.note(|| format!("{run} cannot be started"));
             let ending = not_started();
-            self.post(flow, by_system(Input::RunEnded { run, ending }));
+            self.post(flow, by_system(Input::RunEnded { run, ending, told: None }));
             return Ok(());
         }
         self.check_start(flow, run)?;
@@ -499,7 +503,9 @@ impl Sim<'_> {
             }
             let id = fixture::flow_id(self.next_flow_number());
             let by = Principal::Os(1000);
-            if let Ok(spec) = orc_engine::fork(&old.flow, &plan.pipeline, id, by, self.wall()) {
+            if let Ok(spec) =
+                orc_engine::fork(&old.flow, &plan.pipeline, &Again::Unfinished, New { id, by, now: self.wall() })
+            {
                 self.note(|| format!("retries {flow} as {id}"));
                 self.expect(self.now, spec, plan);
             }

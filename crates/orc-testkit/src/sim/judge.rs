@@ -98,6 +98,7 @@ impl Judge {
         for change in &evidence.decision.changes {
             match change {
                 Change::Head(head) => shadow.see_head(evidence.flow, head, evidence.joined)?,
+                Change::Request(_) => {}
                 Change::Step(step) => {
                     let old = shadow.see_step(evidence.flow, step)?;
                     if is_finished(step) && old.as_ref().is_none_or(|old| !is_finished(old)) {
@@ -182,7 +183,7 @@ impl Shadow {
 
     /// The written elements of a fan-out.
     pub(crate) fn elements(&self, group: StepNo) -> impl Iterator<Item = &Step> {
-        let of = move |step: &&Step| step.element.as_ref().is_some_and(|element| element.group == group);
+        let of = move |step: &&Step| step.origin.element().is_some_and(|element| element.group == group);
         self.steps.iter().filter(of)
     }
 
@@ -247,7 +248,7 @@ impl Shadow {
             let phase = self.phase(step);
             let allowed = match stop {
                 Stop::None => true,
-                Stop::Cancel { .. } => phase == PhaseKind::Finally,
+                Stop::Cancel { .. } | Stop::Exhausted { .. } => phase == PhaseKind::Finally,
                 Stop::Force { .. } => false,
             };
             hold(allowed, Rule::Stopped, evidence.flow, || format!("`{}` was started after {stop:?}", run.path))?;
@@ -257,9 +258,9 @@ impl Shadow {
 
     /// A sibling of this element failed, and that is the end of all.
     fn failed_fast(&self, step: &Step) -> bool {
-        let foreach = self.plan.pipeline.steps[step.spec.0 as usize].foreach.as_ref();
+        let foreach = self.plan.pipeline.steps[step.spec.0 as usize].fan.as_ref();
         let fail_fast = foreach.is_some_and(|foreach| foreach.fail_fast);
-        let group = step.element.as_ref().map(|element| element.group).filter(|_| fail_fast);
+        let group = step.origin.element().map(|element| element.group).filter(|_| fail_fast);
         group.is_some_and(|group| self.elements(group).any(has_failed))
     }
 
@@ -299,7 +300,7 @@ impl Shadow {
         let numbered = elements
             .iter()
             .enumerate()
-            .all(|(at, step)| step.element.as_ref().is_some_and(|element| element.index as usize == at));
+            .all(|(at, step)| step.origin.element().is_some_and(|element| element.index as usize == at));
         let neighbours = elements.windows(2).all(|pair| pair[1].no.0 == pair[0].no.0 + 1);
         hold(numbered && neighbours, Rule::Join, flow, || format!("elements of `{}` are out of order", group.path))?;
         let whole = elements.len() == total as usize;
@@ -334,7 +335,7 @@ impl Shadow {
         }
         let told = |kind: &'static str, subject: &str| self.told.contains_key(&(kind, subject.to_owned()));
         for step in closed.iter().map(|no| &self.steps[no.0 as usize]) {
-            let copied = step.element.is_some() && self.spec.taken_over.contains_key(&step.path);
+            let copied = step.origin.element().is_some() && self.spec.taken_over.contains_key(&step.path);
             hold(copied || told("StepFinished", step.path.as_str()), Rule::Events, flow, || {
                 format!("the end of `{}` was not told", step.path)
             })?;
@@ -353,7 +354,7 @@ impl Shadow {
         let mut lie = None;
         let subject = match fact {
             Fact::FlowStarted { .. } | Fact::FlowCancelRequested { .. } => "flow".to_owned(),
-            Fact::FlowFinished { outcome } => {
+            Fact::FlowFinished { outcome, .. } => {
                 let state = self.head.as_ref().map(|head| head.state.clone());
                 let same = matches!(&state, Some(FlowState::Finished { outcome: row, .. }) if row == outcome);
                 lie = (!same).then(|| format!("{state:?}"));
@@ -370,8 +371,8 @@ impl Shadow {
                 lie = (!same).then(|| format!("{state:?}"));
                 path.to_string()
             }
-            Fact::CommandRunStarted { run, .. } => run.to_string(),
-            Fact::CommandRunCompleted { run, outcome, .. } => {
+            Fact::CommandRunStarted { run, .. } | Fact::AgentRunStarted { run, .. } => run.to_string(),
+            Fact::CommandRunCompleted { run, outcome, .. } | Fact::AgentRunCompleted { run, outcome, .. } => {
                 let state = self.runs.get(run).map(|run| run.state.clone());
                 let same = matches!(&state, Some(RunState::Finished { outcome: row, .. }) if row == outcome);
                 lie = (!same).then(|| format!("{state:?}"));
@@ -382,6 +383,16 @@ impl Shadow {
                 self.stops.insert(*reason);
                 run.to_string()
             }
+            Fact::FlowQueued { .. }
+            | Fact::HoldPlaced { .. }
+            | Fact::HoldLifted { .. }
+            | Fact::RoundStarted { .. }
+            | Fact::StepWaiting { .. }
+            | Fact::RequestOpened { .. }
+            | Fact::RequestReminded { .. }
+            | Fact::RequestResolved { .. }
+            | Fact::WallReached { .. }
+            | Fact::MessageReceived { .. } => fact.path().map_or_else(|| "flow".to_owned(), ToString::to_string),
         };
         hold(lie.is_none(), Rule::Events, flow, || {
             format!("{} of {subject} was told of {}", fact.kind(), lie.unwrap_or_default())
@@ -460,11 +471,11 @@ impl Shadow {
 
     fn step_alarm(&self, step: &Step, full: &BTreeSet<StepNo>, wall: Timestamp) -> Option<Timestamp> {
         let seen = self.head.as_ref()?.seen;
-        let limited = step.element.as_ref().is_some_and(|element| full.contains(&element.group));
+        let limited = step.origin.element().is_some_and(|element| full.contains(&element.group));
         match &step.state {
             StepState::Ready { not_before, .. } if *not_before > seen => Some(*not_before),
             StepState::Ready { .. } if !limited => Some(wall + HELD_AT_MOST),
-            StepState::Waiting(fan) if fan.expanded < fan.total => Some(wall),
+            StepState::Waiting(orc_domain::wait::Wait::Elements(fan)) if fan.expanded < fan.total => Some(wall),
             _ => None,
         }
     }
@@ -473,13 +484,13 @@ impl Shadow {
     fn full_groups(&self) -> BTreeSet<StepNo> {
         let mut active: BTreeMap<StepNo, u32> = BTreeMap::new();
         for step in self.steps.iter().filter(|step| matches!(step.state, StepState::Active { .. })) {
-            if let Some(element) = &step.element {
+            if let Some(element) = step.origin.element() {
                 *active.entry(element.group).or_default() += 1;
             }
         }
         let limit = |group: StepNo| {
             let spec = &self.plan.pipeline.steps[self.steps[group.0 as usize].spec.0 as usize];
-            spec.foreach.as_ref().and_then(|foreach| foreach.limit)
+            spec.fan.as_ref().and_then(|foreach| foreach.limit)
         };
         let full = active.into_iter().filter(|(group, count)| limit(*group).is_some_and(|limit| *count >= limit));
         full.map(|(group, _)| group).collect()

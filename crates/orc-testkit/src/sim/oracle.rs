@@ -60,7 +60,7 @@ fn flow_outcome(shadow: &Shadow) -> FlowOutcome {
 fn finally_ran_out(shadow: &Shadow) -> bool {
     let by_sibling = |step: &Step| {
         let spec = &shadow.plan.pipeline.steps[step.spec.0 as usize];
-        step.element.is_some() && spec.foreach.as_ref().is_some_and(|foreach| foreach.fail_fast)
+        step.origin.element().is_some() && spec.fan.as_ref().is_some_and(|fan| fan.fail_fast)
     };
     let mut finally = shadow.steps.iter().filter(|step| shadow.phase(step) == PhaseKind::Finally);
     let cancelled = finally.any(|step| outcome_of(step) == Some(&StepOutcome::Cancelled) && !by_sibling(step));
@@ -189,7 +189,7 @@ fn judge_leaf(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
     let failures = runs.iter().filter(|run| failure_of(run).is_some_and(|cause| *cause != Cause::Lost));
     let used_up = failures.count() >= spec.retry.attempts as usize;
     let ran_out = spec.phase == PhaseKind::Finally && finally_ran_out(shadow);
-    let unwanted = ran_out || shadow.cancels() > 0 || spec.foreach.as_ref().is_some_and(|foreach| foreach.fail_fast);
+    let unwanted = ran_out || shadow.cancels() > 0 || spec.fan.as_ref().is_some_and(|fan| fan.fail_fast);
     let right = match outcome {
         StepOutcome::Succeeded => last.is_some_and(delivered),
         StepOutcome::Failed(failure) => match &failure.cause {

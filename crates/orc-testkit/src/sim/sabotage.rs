@@ -73,7 +73,7 @@ impl Sabotage {
         let mut signed = signed.clone();
         match (self, &mut signed.input) {
             (Self::ForgetClaim, Input::RunLost { claimed, .. }) => *claimed = false,
-            (Self::BelieveFailure, Input::RunEnded { run, ending }) if flow.runs.contains_key(run) => {
+            (Self::BelieveFailure, Input::RunEnded { run, ending, .. }) if flow.runs.contains_key(run) => {
                 *ending = Ending::Delivered { output: delivered() };
             }
             _ => {}
@@ -162,6 +162,7 @@ fn begun(step: &Step, attempt: u32, spoil: &Spoil<'_>) -> Run {
         attempt,
         wake: WakeReason::PipelineStep,
         created_at: now,
+        agent: None,
         state: RunState::Pending { since: now, deadline: now, stop: None },
     }
 }
@@ -201,7 +202,7 @@ fn run_twice(decision: &mut Decision) -> bool {
             id: EffectId::derived(twin.id.uuid(), "start"),
             kind: EffectKind::StartRun { run: twin.id, command: command.clone() },
         }),
-        EffectKind::StopRun { .. } => None,
+        _ => None,
     });
     decision.effects.extend(effect);
     let head = decision.changes.len() - 1;
@@ -259,7 +260,7 @@ fn embellish(decision: &mut Decision) -> bool {
     }
     *outcome = FlowOutcome::Succeeded;
     for event in &mut decision.events {
-        if let Fact::FlowFinished { outcome } = &mut event.fact {
+        if let Fact::FlowFinished { outcome, .. } = &mut event.fact {
             *outcome = FlowOutcome::Succeeded;
         }
     }

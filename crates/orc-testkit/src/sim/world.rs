@@ -132,7 +132,7 @@ impl World {
                 let living = self.living.remove(&run)?;
                 self.endings.insert(run, living.ending.clone());
                 let ending = living.ending;
-                Some((living.flow, Input::RunEnded { run, ending }))
+                Some((living.flow, Input::RunEnded { run, ending, told: None }))
             })
             .collect()
     }

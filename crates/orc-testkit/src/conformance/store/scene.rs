@@ -1,18 +1,24 @@
 //! Hand-made flows for the suite: small, numbered, with one step and at most one run each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use orc_domain::claim::Claim;
-use orc_domain::effect::{Change, Command, Decision, Effect, EffectKind};
+use orc_domain::action::{OnTimeout, WaitEvent};
+use orc_domain::agent::{Statistics, Usage};
+use orc_domain::claim::{Claim, Holder};
+use orc_domain::effect::{AgentCall, Change, Command, Decision, Effect, EffectKind};
 use orc_domain::event::{EventBody, Fact};
-use orc_domain::flow::{FlowHead, FlowOutcome, FlowSpec, FlowState, Phase, Step, StepNo, StepState, Stop};
+use orc_domain::flow::{FlowHead, FlowOutcome, FlowSpec, FlowState, Origin, Phase, Step, StepNo, StepState, Stop};
 use orc_domain::graph::{Pipeline, SpecIndex};
-use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RunId, WorkspaceId};
+use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RequestId, RunId, WorkspaceId};
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
-use orc_domain::run::{Run, RunOutcome, RunState, WakeReason};
+use orc_domain::profile::{Adapter, DEFAULT_MAX_MESSAGES, DEFAULT_SILENCE, Mode, Profile};
+use orc_domain::request::{Answer, Request, RequestKind, RequestState};
+use orc_domain::run::{AgentRun, Run, RunOutcome, RunState, WakeReason};
 use orc_domain::time::Timestamp;
+use orc_domain::value::Text;
+use orc_domain::wait::Wait;
 use orc_ports::store::{Commit, Committed, Store};
 use uuid::Uuid;
 
@@ -54,6 +60,10 @@ pub fn pipeline() -> (ContentHash, Arc<Pipeline>) {
         inputs: BTreeMap::new(),
         env: BTreeMap::new(),
         steps: Vec::new(),
+        outputs: BTreeMap::new(),
+        concurrency: None,
+        budget: None,
+        agents: BTreeMap::new(),
     };
     let hash = pipeline.content_hash().expect("a pipeline of text has a JSON form");
     (hash, Arc::new(pipeline))
@@ -72,6 +82,10 @@ pub fn spec(id: FlowId) -> FlowSpec {
         created_at: at(0),
         retry_of: None,
         taken_over: BTreeMap::new(),
+        carried: BTreeMap::new(),
+        parent: None,
+        groups_above: BTreeSet::new(),
+        priority: 0,
     }
 }
 
@@ -86,6 +100,21 @@ pub fn live(version: u64) -> FlowHead {
         open_finally: 0,
         main_failed: false,
         finally_failed: false,
+        holds: Vec::new(),
+        group: None,
+        usage: Usage::default(),
+        raised: 1,
+        time_over: None,
+        output: None,
+        detail: String::new(),
+    }
+}
+
+/// The head of a flow that waits for the group `deploy`, which nobody was in when it looked.
+pub fn queued(version: u64) -> FlowHead {
+    FlowHead {
+        state: FlowState::Queued { since: at(1), group: "deploy".to_owned(), behind: Vec::new() },
+        ..live(version)
     }
 }
 
@@ -105,14 +134,24 @@ pub fn step(no: u32, state: StepState) -> Step {
         no: StepNo(no),
         path: path(no),
         spec: SpecIndex(0),
-        element: None,
+        origin: Origin::Root,
         state,
         since: at(1),
         attempts: 0,
         failures: 0,
         losses: orc_domain::flow::Losses::default(),
+        silences: 0,
+        upstream: 0,
+        places: Vec::new(),
+        reminders: 0,
+        inbox: Vec::new(),
         output: None,
     }
+}
+
+/// What a step waits with for an event of any pipeline.
+pub const fn waiting_for(event: WaitEvent) -> StepState {
+    StepState::Waiting(Wait::Event { event, pipeline: None, deadline: at(60_000) })
 }
 
 /// The first run of a step, not started yet.
@@ -125,8 +164,24 @@ pub fn pending(flow: FlowId, no: u32) -> Run {
         attempt: 1,
         wake: WakeReason::PipelineStep,
         created_at: at(1),
+        agent: None,
         state: RunState::Pending { since: at(1), deadline: at(1_000), stop: None },
     }
+}
+
+/// The same run as one of the agent `reviewer`.
+pub fn pending_agent(flow: FlowId, no: u32) -> Run {
+    let agent = AgentRun {
+        agent: "reviewer".to_owned(),
+        profile: ContentHash::of(b"profile"),
+        silence: DEFAULT_SILENCE,
+        statistics: Statistics::default(),
+        usage: Usage::default(),
+        messages: Vec::new(),
+        answer: None,
+        stop: None,
+    };
+    Run { agent: Some(agent), ..pending(flow, no) }
 }
 
 /// The same run, over.
@@ -137,6 +192,74 @@ pub fn delivered(flow: FlowId, no: u32) -> Run {
 /// A claim of a slot for the first run of a step.
 pub fn slot(flow: FlowId, no: u32) -> Claim {
     Claim::Slot { run: run_id(flow, &path(no), 1) }
+}
+
+/// A place of a step in the group `deploy` of this many; without a step, one of the flow as a whole.
+pub fn place(flow: FlowId, step: Option<u32>, limit: u32) -> Claim {
+    Claim::Group { name: "deploy".to_owned(), limit, holder: Holder { flow, step: step.map(StepNo) } }
+}
+
+/// The id of the request of a step.
+pub fn request_id(flow: FlowId, no: u32) -> RequestId {
+    RequestId::derived(flow.uuid(), &format!("request {no}"))
+}
+
+/// A request of a step, open since `since`.
+pub fn open(flow: FlowId, no: u32, since: i64) -> Request {
+    Request {
+        id: request_id(flow, no),
+        flow,
+        step: Some((StepNo(no), path(no))),
+        kind: RequestKind::Approval,
+        message: "ship it?".to_owned(),
+        subject: ContentHash::of(b"subject"),
+        asked_by: Principal::Person("ada".to_owned()),
+        four_eyes: false,
+        by: vec!["lead".to_owned()],
+        tiers: Vec::new(),
+        remind: None,
+        on_timeout: OnTimeout::Deny,
+        state: RequestState::Open { since: at(since), deadline: at(since + 60_000), tell_at: None, tier: 0 },
+    }
+}
+
+/// The same request, answered by the person with this name.
+pub fn resolved(flow: FlowId, no: u32, moment: i64, name: &str, answer: Answer) -> Request {
+    let by = Principal::Person(name.to_owned());
+    let state = RequestState::Resolved { at: at(moment), by, answer, reason: "looks right".to_owned() };
+    Request { state, ..open(flow, no, 0) }
+}
+
+/// The effect that starts the first run of a step as one of the agent `reviewer`.
+pub fn start_agent(flow: FlowId, no: u32) -> Effect {
+    let profile = Profile {
+        name: "reviewer".to_owned(),
+        description: None,
+        adapter: Adapter::Command { argv: vec!["agent".to_owned()] },
+        role: None,
+        mode: Mode::Review,
+        silence_timeout: DEFAULT_SILENCE,
+        max_concurrent: None,
+        max_messages: DEFAULT_MAX_MESSAGES,
+        env: BTreeMap::new(),
+        output: None,
+        system_prompt: "Read, and say what you think.\n".to_owned(),
+    };
+    let call = AgentCall {
+        profile,
+        directory: "/repository".to_owned(),
+        env: BTreeMap::new(),
+        path: path(no),
+        attempt: 1,
+        wake: WakeReason::PipelineStep,
+        messages: Vec::new(),
+        prompt: vec![Text { text: "$1 'ü'".to_owned(), tainted: true }],
+        schema: Some(serde_json::json!({"type": "object"})),
+    };
+    Effect {
+        id: effect_id(flow, &format!("start {no}")),
+        kind: EffectKind::StartAgent { run: run_id(flow, &path(no), 1), call: Box::new(call) },
+    }
 }
 
 /// The effect that starts the first run of a step.

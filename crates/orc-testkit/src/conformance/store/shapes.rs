@@ -2,23 +2,34 @@
 
 use std::collections::BTreeMap;
 
+use orc_domain::action::{OnTimeout, Tier, WaitEvent};
+use orc_domain::agent::{AgentStop, Statistics, Usage};
+use orc_domain::budget::Wall;
+use orc_domain::claim::Holder;
 use orc_domain::flow::{
-    Element, FanOut, Flow, FlowHead, FlowOutcome, FlowSpec, FlowState, Held, Phase, SkipReason, Step, StepNo,
+    Element, Flow, FlowHead, FlowOutcome, FlowSpec, FlowState, Held, Origin, Parent, Phase, SkipReason, Step, StepNo,
     StepOutcome, StepState, Stop, TakenOver,
 };
 use orc_domain::graph::SpecIndex;
-use orc_domain::ids::{FlowId, RunId};
+use orc_domain::hold::{Hold, HoldReason, HoldScope};
+use orc_domain::ids::{ContentHash, FlowId, HoldId, MessageId, RunId};
+use orc_domain::money::UsdMicros;
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
+use orc_domain::request::{Answer, Request, RequestKind, RequestState};
 use orc_domain::run::{
-    Cause, ErrorFamily, Failure, Process, Run, RunOutcome, RunState, StopReason, Stopping, WakeReason,
+    AgentRun, Cause, ErrorFamily, Failure, Message, Process, Run, RunOutcome, RunState, StopReason, Stopping,
+    WakeReason,
 };
 use orc_domain::time::{Millis, Timestamp};
 use orc_domain::value::{Finite, Text, Value};
-use proptest::prelude::{Just, Strategy, any};
+use orc_domain::wait::{FanOut, Round, Wait};
+use proptest::prelude::{BoxedStrategy, Just, Strategy, any};
 use proptest::{collection, option, prop_oneof};
 
 use super::scene;
+
+// Strategies are nested types; the larger ones are boxed, or one alone would fill the stack of a test.
 
 /// Steps of a generated flow, at most.
 const STEPS: usize = 6;
@@ -63,11 +74,42 @@ fn principal() -> impl Strategy<Value = Principal> {
     ]
 }
 
+fn wall() -> impl Strategy<Value = Wall> {
+    prop_oneof![Just(Wall::Time), Just(Wall::ModelCalls), Just(Wall::ToolCalls), Just(Wall::Tokens), Just(Wall::Usd),]
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    (any::<[u64; 7]>(), any::<i64>()).prop_map(|(n, cost)| Usage {
+        calls: n[0],
+        tool_calls: n[1],
+        input: n[2],
+        output: n[3],
+        reasoning: n[4],
+        cache_read: n[5],
+        cache_write: n[6],
+        cost: UsdMicros::from_micros(cost),
+    })
+}
+
+fn holders() -> impl Strategy<Value = Vec<Holder>> {
+    let holder = (0..9_u32, option::of(any::<u32>().prop_map(StepNo)));
+    collection::vec(holder.prop_map(|(flow, step)| Holder { flow: scene::flow_id(flow), step }), 0..3)
+}
+
+fn messages() -> impl Strategy<Value = Vec<Message>> {
+    let message = (principal(), time(), ".{0,20}").prop_map(|(from, at, text)| {
+        let id = MessageId::derived(scene::flow_id(0).uuid(), &text);
+        Message { id, from, at, text }
+    });
+    collection::vec(message, 0..3)
+}
+
 fn stop() -> impl Strategy<Value = Stop> {
     prop_oneof![
         Just(Stop::None),
         (principal(), time()).prop_map(|(by, at)| Stop::Cancel { by, at }),
         (principal(), time()).prop_map(|(by, at)| Stop::Force { by, at }),
+        (wall(), time()).prop_map(|(wall, at)| Stop::Exhausted { wall, at }),
     ]
 }
 
@@ -80,6 +122,11 @@ fn head_state() -> impl Strategy<Value = FlowState> {
         Just(FlowOutcome::BudgetExhausted),
     ];
     prop_oneof![
+        1 => (time(), "[a-z]{1,8}", holders()).prop_map(|(since, group, behind)| FlowState::Queued {
+            since,
+            group,
+            behind
+        }),
         3 => (phase, stop()).prop_map(|(phase, stop)| FlowState::Live { phase, stop }),
         1 => (time(), outcome).prop_map(|(at, outcome)| FlowState::Finished { at, outcome }),
     ]
@@ -92,11 +139,14 @@ fn stop_reason() -> impl Strategy<Value = StopReason> {
         Just(StopReason::Timeout),
         Just(StopReason::FinallyDeadline),
         Just(StopReason::StartDeadline),
+        Just(StopReason::Silence),
+        Just(StopReason::Looping),
+        wall().prop_map(StopReason::Wall),
     ]
 }
 
-fn failure() -> impl Strategy<Value = Failure> {
-    let cause = prop_oneof![
+fn failure() -> BoxedStrategy<Failure> {
+    let process = prop_oneof![
         any::<i32>().prop_map(Cause::Exit),
         any::<i32>().prop_map(Cause::Signal),
         millis().prop_map(Cause::Timeout),
@@ -107,8 +157,24 @@ fn failure() -> impl Strategy<Value = Failure> {
         any::<u32>().prop_map(|losses| Cause::Quarantined { losses }),
         Just(Cause::LostNotIdempotent),
         Just(Cause::Expansion),
-        any::<(u32, u32)>().prop_map(|(failed, total)| Cause::Elements { failed, total }),
     ];
+    let below = prop_oneof![
+        any::<(u32, u32)>().prop_map(|(failed, total)| Cause::Elements { failed, total }),
+        any::<u32>().prop_map(|number| Cause::Round { number }),
+        any::<u32>().prop_map(|made| Cause::Rounds { made }),
+        Just(Cause::Child { outcome: FlowOutcome::BudgetExhausted }),
+    ];
+    let waiting = prop_oneof![
+        (principal(), answer()).prop_map(|(by, answer)| Cause::Answer { by, answer }),
+        millis().prop_map(Cause::NoEvent),
+        Just(Cause::Missing),
+        Just(Cause::Blocked),
+        Just(Cause::Reported),
+        millis().prop_map(Cause::Silent),
+        Just(Cause::Looping),
+        wall().prop_map(Cause::Wall),
+    ];
+    let cause = prop_oneof![process, below, waiting];
     let family = prop_oneof![
         Just(ErrorFamily::TransientUpstream),
         Just(ErrorFamily::SandboxInfrastructure),
@@ -118,13 +184,14 @@ fn failure() -> impl Strategy<Value = Failure> {
         Just(ErrorFamily::PolicyDenied),
         Just(ErrorFamily::Unknown),
     ];
-    (family, cause, ".{0,20}").prop_map(|(family, cause, detail)| Failure { family, cause, detail })
+    (family, cause, ".{0,20}").prop_map(|(family, cause, detail)| Failure { family, cause, detail }).boxed()
 }
 
 fn outcome() -> impl Strategy<Value = StepOutcome> {
     let skip = prop_oneof![
         Just(SkipReason::Condition),
         "[a-z]{1,9}".prop_map(|outcome| SkipReason::Parent { path: scene::path(0), outcome }),
+        "[a-z]{1,9}".prop_map(|name| SkipReason::Group { name }),
     ];
     prop_oneof![
         Just(StepOutcome::Succeeded),
@@ -137,15 +204,51 @@ fn outcome() -> impl Strategy<Value = StepOutcome> {
 
 fn wake(flow: FlowId) -> impl Strategy<Value = WakeReason> {
     let lost = scene::run_id(flow, &scene::path(0), 7);
-    prop_oneof![Just(WakeReason::PipelineStep), Just(WakeReason::Recovery { lost })]
+    let message = MessageId::derived(flow.uuid(), "message");
+    prop_oneof![
+        Just(WakeReason::PipelineStep),
+        Just(WakeReason::Recovery { lost }),
+        Just(WakeReason::UserMessage { message }),
+    ]
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![Just(Answer::Approved), Just(Answer::Denied), Just(Answer::Withdrawn)]
+}
+
+fn stopping() -> impl Strategy<Value = Option<Stopping>> {
+    option::of((stop_reason(), time(), any::<bool>()).prop_map(|(reason, again_at, forced)| Stopping {
+        reason,
+        again_at,
+        forced,
+    }))
+}
+
+fn wait(flow: FlowId) -> BoxedStrategy<Wait> {
+    let elements = (collection::vec(value(), 0..3), any::<[u16; 2]>(), any::<bool>()).prop_map(|(list, n, cut)| {
+        Wait::Elements(FanOut { list, total: u32::from(n[0]), expanded: u32::from(n[1]), cut })
+    });
+    let previous = collection::btree_map("[a-z]{1,6}", value(), 0..3);
+    let round = (any::<[u16; 2]>(), previous).prop_map(|(n, previous)| {
+        Wait::Round(Round { number: u32::from(n[0]), first: StepNo(u32::from(n[1])), previous })
+    });
+    let event = prop_oneof![Just(WaitEvent::FlowFinished), Just(WaitEvent::AgentRunCompleted)];
+    let event = (event, option::of("[a-z]{1,8}"), time());
+    prop_oneof![
+        elements,
+        round,
+        (time(), stopping()).prop_map(|(look_at, stop)| Wait::Flow { flow: scene::flow_id(7), look_at, stop }),
+        Just(Wait::Request { request: scene::request_id(flow, 0) }),
+        time().prop_map(|at| Wait::Until { at }),
+        event.prop_map(|(event, pipeline, deadline)| Wait::Event { event, pipeline, deadline }),
+    ]
+    .boxed()
 }
 
 /// The state of a step, and of its run if it has one.
-fn step_state(flow: FlowId, run: RunId) -> impl Strategy<Value = StepState> {
-    let held = option::of(prop_oneof![Just(Held::Slot), Just(Held::Limit)]);
-    let fan_out = (collection::vec(value(), 0..3), any::<[u16; 3]>(), any::<bool>()).prop_map(|(list, n, cut)| {
-        FanOut { list, total: u32::from(n[0]), expanded: u32::from(n[1]), first: StepNo(u32::from(n[2])), cut }
-    });
+fn step_state(flow: FlowId, run: RunId) -> BoxedStrategy<StepState> {
+    let group = ("[a-z]{1,8}", holders()).prop_map(|(name, behind)| Held::Group { name, behind });
+    let held = option::of(prop_oneof![Just(Held::Slot), Just(Held::Limit), group]);
     prop_oneof![
         Just(StepState::Blocked),
         (time(), held, wake(flow)).prop_map(|(not_before, held_by, wake)| StepState::Ready {
@@ -154,19 +257,13 @@ fn step_state(flow: FlowId, run: RunId) -> impl Strategy<Value = StepState> {
             wake
         }),
         Just(StepState::Active { run }),
-        fan_out.prop_map(StepState::Waiting),
+        wait(flow).prop_map(StepState::Waiting),
         outcome().prop_map(|outcome| StepState::Finished { outcome }),
     ]
+    .boxed()
 }
 
-fn run_state() -> impl Strategy<Value = RunState> {
-    let stopping = || {
-        option::of((stop_reason(), time(), any::<bool>()).prop_map(|(reason, again_at, forced)| Stopping {
-            reason,
-            again_at,
-            forced,
-        }))
-    };
+fn run_state() -> BoxedStrategy<RunState> {
     let process = any::<(u16, u64)>().prop_map(|(pid, start_ticks)| Process {
         pid: i32::from(pid),
         start_ticks,
@@ -189,25 +286,101 @@ fn run_state() -> impl Strategy<Value = RunState> {
         }),
         (time(), outcome).prop_map(|(at, outcome)| RunState::Finished { at, outcome }),
     ]
+    .boxed()
 }
 
-fn one_step(flow: FlowId, no: u32) -> impl Strategy<Value = (Step, Option<Run>)> {
+fn statistics() -> impl Strategy<Value = Statistics> {
+    (any::<[u64; 5]>(), any::<u32>(), option::of(time()), option::of(time())).prop_map(
+        |(n, repeats, last_output_at, last_progress_at)| Statistics {
+            bytes: n[0],
+            lines: n[1],
+            events: n[2],
+            unknown: n[3],
+            overlong: n[4],
+            repeats,
+            last_output_at,
+            last_progress_at,
+        },
+    )
+}
+
+fn agent_run() -> BoxedStrategy<AgentRun> {
+    let stop = option::of((0..AgentStop::ALL.len()).prop_map(|index| AgentStop::ALL[index]));
+    ("[a-z]{1,8}", millis(), statistics(), usage(), messages(), option::of(".{0,20}"), stop)
+        .prop_map(|(agent, silence, statistics, usage, messages, answer, stop)| AgentRun {
+            profile: ContentHash::of(agent.as_bytes()),
+            agent,
+            silence,
+            statistics,
+            usage,
+            messages,
+            answer,
+            stop,
+        })
+        .boxed()
+}
+
+/// A request of a step, or of the flow as a whole.
+fn request(flow: FlowId, no: u32) -> BoxedStrategy<Request> {
+    let kind = prop_oneof![
+        Just(RequestKind::Approval),
+        Just(RequestKind::Question { run: scene::run_id(flow, &scene::path(no), 1) }),
+        wall().prop_map(RequestKind::Wall),
+    ];
+    let state = prop_oneof![
+        (time(), time(), option::of(time()), any::<u32>())
+            .prop_map(|(since, deadline, tell_at, tier)| { RequestState::Open { since, deadline, tell_at, tier } }),
+        (time(), principal(), answer(), ".{0,20}").prop_map(|(at, by, answer, reason)| RequestState::Resolved {
+            at,
+            by,
+            answer,
+            reason
+        }),
+    ];
+    let names = || collection::vec("[a-z]{1,8}", 0..3);
+    let tiers = collection::vec((millis(), names()).prop_map(|(after, by)| Tier { after, by }), 0..3);
+    let asked = (".{0,20}", principal(), any::<(bool, bool, bool)>(), names());
+    (kind, state, asked, tiers, option::of(millis()))
+        .prop_map(move |(kind, state, (message, asked_by, (four_eyes, approve, whole), by), tiers, remind)| Request {
+            step: (!whole).then(|| (StepNo(no), scene::path(no))),
+            kind,
+            message,
+            asked_by,
+            four_eyes,
+            by,
+            tiers,
+            remind,
+            on_timeout: if approve { OnTimeout::Approve } else { OnTimeout::Deny },
+            state,
+            ..scene::open(flow, no, 0)
+        })
+        .boxed()
+}
+
+fn origin() -> impl Strategy<Value = Origin> {
+    let element = (any::<u16>(), value())
+        .prop_map(|(index, value)| Origin::Element(Element { group: StepNo(0), index: u32::from(index), value }));
+    let round = any::<[u16; 3]>().prop_map(|n| Origin::Round {
+        of: StepNo(u32::from(n[0])),
+        number: u32::from(n[1]),
+        first: StepNo(u32::from(n[2])),
+    });
+    prop_oneof![Just(Origin::Root), element, round]
+}
+
+fn one_step(flow: FlowId, no: u32) -> BoxedStrategy<(Step, Option<Run>)> {
     let path = if no == 0 { StepPath::root("plan") } else { scene::path(no) };
     let id = scene::run_id(flow, &path, 1);
-    let element = option::of((any::<u16>(), value()).prop_map(|(index, value)| Element {
-        group: StepNo(0),
-        index: u32::from(index),
-        value,
-    }));
-    let run = option::of((run_state(), wake(flow), time()));
-    let counts = any::<[u8; 4]>();
-    (step_state(flow, id), element, time(), counts, option::of(value()), run).prop_map(
-        move |(state, element, since, counts, output, run)| {
+    let run = option::of((run_state(), wake(flow), time(), option::of(agent_run())));
+    let counts = any::<[u8; 7]>();
+    let told = (messages(), collection::vec("[a-z]{1,8}", 0..3));
+    (step_state(flow, id), origin(), time(), counts, option::of(value()), run, told)
+        .prop_map(move |(state, origin, since, counts, output, run, (inbox, places))| {
             let step = Step {
                 no: StepNo(no),
                 path: path.clone(),
                 spec: SpecIndex(u32::from(counts[0])),
-                element,
+                origin,
                 state,
                 since,
                 attempts: u32::from(counts[1]),
@@ -217,9 +390,14 @@ fn one_step(flow: FlowId, no: u32) -> impl Strategy<Value = (Step, Option<Run>)>
                     in_vain: counts[2].into(),
                     finished_then: counts[1].into(),
                 },
+                silences: counts[4].into(),
+                upstream: counts[5].into(),
+                places,
+                reminders: counts[6].into(),
+                inbox,
                 output,
             };
-            let run = run.map(|(state, wake, created_at)| Run {
+            let run = run.map(|(state, wake, created_at, agent)| Run {
                 id,
                 flow,
                 no: StepNo(no),
@@ -227,53 +405,119 @@ fn one_step(flow: FlowId, no: u32) -> impl Strategy<Value = (Step, Option<Run>)>
                 attempt: 1,
                 wake,
                 created_at,
+                agent,
                 state,
             });
             (step, run)
-        },
-    )
+        })
+        .boxed()
 }
 
-fn spec(flow: FlowId) -> impl Strategy<Value = FlowSpec> {
+fn spec(flow: FlowId) -> BoxedStrategy<FlowSpec> {
     let inputs = collection::btree_map("[a-z]{1,6}", value(), 0..3);
     let outcome = prop_oneof![Just(StepOutcome::Succeeded), Just(StepOutcome::NoChange)];
     let taken = (outcome, option::of(value())).prop_map(|(outcome, output)| TakenOver { outcome, output });
     let taken_over = collection::btree_map((0..9_u32).prop_map(scene::path), taken, 0..3);
-    (inputs, principal(), time(), option::of(Just(scene::flow_id(1))), taken_over).prop_map(
-        move |(inputs, requested_by, created_at, retry_of, taken_over)| FlowSpec {
-            inputs,
-            requested_by,
-            created_at,
-            retry_of,
-            taken_over,
-            ..scene::spec(flow)
-        },
-    )
+    let carried = collection::btree_map((0..9_u32).prop_map(scene::path), Just(scene::flow_id(8)), 0..2);
+    let parent =
+        option::of((0..9_u32).prop_map(|no| Parent { flow: scene::flow_id(1), no: StepNo(no), path: scene::path(no) }));
+    let above = (parent, collection::btree_set("[a-z]{1,8}", 0..3), any::<i16>());
+    let of = option::of(Just(scene::flow_id(1)));
+    (inputs, principal(), time(), of, (taken_over, carried), above)
+        .prop_map(
+            move |(
+                inputs,
+                requested_by,
+                created_at,
+                retry_of,
+                (taken_over, carried),
+                (parent, groups_above, priority),
+            )| {
+                FlowSpec {
+                    inputs,
+                    requested_by,
+                    created_at,
+                    retry_of,
+                    taken_over,
+                    carried,
+                    parent,
+                    groups_above,
+                    priority,
+                    ..scene::spec(flow)
+                }
+            },
+        )
+        .boxed()
 }
 
-/// A flow of version 1 and every run that it ever had; [`Flow::runs`] holds those that are live.
-pub(crate) fn flow(id: FlowId) -> impl Strategy<Value = (Flow, Vec<Run>)> {
+fn hold() -> BoxedStrategy<Hold> {
+    let scope = prop_oneof![Just(HoldScope::Flow), (0..9_u32).prop_map(|no| HoldScope::Step(scene::path(no)))];
+    let reason =
+        prop_oneof![Just(HoldReason::Paused), Just(HoldReason::ParentHeld), wall().prop_map(HoldReason::Wall),];
+    (scope, reason, ".{0,20}", principal(), time(), option::of(time()), any::<bool>())
+        .prop_map(|(scope, reason, note, by, since, until, sticky)| Hold {
+            id: HoldId::derived(scene::flow_id(0).uuid(), &note),
+            scope,
+            reason,
+            note,
+            by,
+            since,
+            until,
+            sticky,
+        })
+        .boxed()
+}
+
+/// A head of version 1.
+fn head() -> BoxedStrategy<FlowHead> {
+    let counts = any::<(u16, u16, bool, bool, u32)>();
+    let held = (collection::vec(hold(), 0..3), option::of("[a-z]{1,8}"), usage());
+    let times = (option::of(time()), time(), option::of(time()));
+    (head_state(), times, counts, held, option::of(value()), ".{0,20}")
+        .prop_map(|(state, (wake_at, seen, time_over), counts, (holds, group, usage), output, detail)| FlowHead {
+            state,
+            version: 1,
+            wake_at,
+            seen,
+            open_main: u32::from(counts.0),
+            open_finally: u32::from(counts.1),
+            main_failed: counts.2,
+            finally_failed: counts.3,
+            holds,
+            group,
+            usage,
+            raised: counts.4,
+            time_over,
+            output,
+            detail,
+        })
+        .boxed()
+}
+
+/// A flow and every run and request that it ever had.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    /// The flow, with those that are live.
+    pub(crate) flow: Flow,
+    /// All.
+    pub(crate) runs: Vec<Run>,
+    /// All.
+    pub(crate) requests: Vec<Request>,
+}
+
+/// A flow of version 1.
+pub(crate) fn flow(id: FlowId) -> impl Strategy<Value = Shape> {
     let steps = (1..=STEPS).prop_flat_map(move |count| {
         (0..count).map(|no| one_step(id, u32::try_from(no).unwrap_or(0))).collect::<Vec<_>>()
     });
-    let counts = any::<(u16, u16, bool, bool)>();
-    (spec(id), head_state(), option::of(time()), time(), counts, steps).prop_map(
-        |(spec, state, wake_at, seen, (open_main, open_finally, main_failed, finally_failed), steps)| {
-            let head = FlowHead {
-                state,
-                version: 1,
-                wake_at,
-                seen,
-                open_main: u32::from(open_main),
-                open_finally: u32::from(open_finally),
-                main_failed,
-                finally_failed,
-            };
-            let (steps, runs): (Vec<Step>, Vec<Option<Run>>) = steps.into_iter().unzip();
-            let runs: Vec<Run> = runs.into_iter().flatten().collect();
-            let live: BTreeMap<RunId, Run> =
-                runs.iter().filter(|run| !run.state.is_final()).map(|run| (run.id, run.clone())).collect();
-            (Flow { spec, head, steps, runs: live }, runs)
-        },
-    )
+    let requests = (0..4_u32).prop_flat_map(move |count| (0..count).map(|no| request(id, no)).collect::<Vec<_>>());
+    (spec(id), head(), steps, requests).prop_map(|(spec, head, steps, requests)| {
+        let (steps, runs): (Vec<Step>, Vec<Option<Run>>) = steps.into_iter().unzip();
+        let runs: Vec<Run> = runs.into_iter().flatten().collect();
+        let live: BTreeMap<RunId, Run> =
+            runs.iter().filter(|run| !run.state.is_final()).map(|run| (run.id, run.clone())).collect();
+        let is_open = |request: &&Request| matches!(request.state, RequestState::Open { .. });
+        let open = requests.iter().filter(is_open).map(|request| (request.id, request.clone())).collect();
+        Shape { flow: Flow { spec, head, steps, runs: live, requests: open }, runs, requests }
+    })
 }

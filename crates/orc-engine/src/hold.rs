@@ -1,0 +1,94 @@
+//! Holds: nothing of a flow, or of a step and what is below it, starts while one is there. What runs goes on, answers and
+//! times still count. Child flows are held with their parent.
+
+use orc_domain::event::Fact;
+use orc_domain::flow::{FlowState, StepState};
+use orc_domain::hold::{Hold, HoldReason, HoldScope};
+use orc_domain::ids::{FlowId, HoldId};
+use orc_domain::input::Input;
+use orc_domain::path::StepPath;
+use orc_domain::time::Timestamp;
+use orc_domain::transition::Transition;
+use orc_domain::wait::Wait;
+
+use crate::draft::Draft;
+
+impl Draft<'_> {
+    /// Somebody wants nothing more to start. The same hold twice is one.
+    pub(crate) fn hold(&mut self, step: Option<&StepPath>, reason: HoldReason, note: &str, until: Option<Timestamp>) {
+        let scope = scope_of(step);
+        let open = matches!(self.resident.flow.head.state, FlowState::Live { .. } | FlowState::Queued { .. });
+        let known = step.is_none_or(|path| self.resident.flow.steps.iter().any(|step| step.path == *path));
+        let held = self.resident.flow.head.holds.iter().any(|hold| hold.scope == scope && hold.reason == reason);
+        if !open || !known || held {
+            return;
+        }
+        self.take(if step.is_some() { Transition::StepHeld } else { Transition::FlowHeld });
+        let version = self.resident.flow.head.version;
+        let label = format!("{}@{version}", step.map_or("flow", StepPath::as_str));
+        let hold = Hold {
+            id: HoldId::derived(self.flow_id().uuid(), &label),
+            scope,
+            reason,
+            note: note.to_owned(),
+            by: self.by.clone(),
+            since: self.now,
+            until,
+            sticky: until.is_none(),
+        };
+        self.tell(Fact::HoldPlaced { path: step.cloned(), reason, note: note.to_owned(), until });
+        self.edit_head(|head| head.holds.push(hold));
+        if !matches!(reason, HoldReason::Wall(_)) {
+            let held = Input::Hold { step: None, reason: HoldReason::ParentHeld, note: note.to_owned(), until: None };
+            self.tell_children(step, "hold", &held);
+        }
+    }
+
+    /// Somebody wants it to go on.
+    pub(crate) fn lift(&mut self, step: Option<&StepPath>, reason: HoldReason) {
+        let scope = scope_of(step);
+        let holds = &self.resident.flow.head.holds;
+        if !holds.iter().any(|hold| hold.scope == scope && hold.reason == reason) {
+            return;
+        }
+        self.take(if step.is_some() { Transition::StepLifted } else { Transition::FlowLifted });
+        self.tell(Fact::HoldLifted { path: step.cloned(), reason });
+        self.edit_head(|head| head.holds.retain(|hold| hold.scope != scope || hold.reason != reason));
+        if !matches!(reason, HoldReason::Wall(_)) {
+            self.tell_children(step, "lift", &Input::Lift { step: None, reason: HoldReason::ParentHeld });
+        }
+    }
+
+    /// Holds that end by themselves.
+    pub(crate) fn lift_expired(&mut self) {
+        let over = |hold: &&Hold| !hold.sticky && hold.until.is_some_and(|until| until <= self.now);
+        let expired: Vec<Hold> = self.resident.flow.head.holds.iter().filter(over).cloned().collect();
+        for hold in expired {
+            match &hold.scope {
+                HoldScope::Flow => self.lift(None, hold.reason),
+                HoldScope::Step(path) => self.lift(Some(path), hold.reason),
+            }
+        }
+    }
+
+    /// Tells every child flow below a step, or of the whole flow. One that is still held by another hold of this flow is not
+    /// told to go on.
+    fn tell_children(&mut self, step: Option<&StepPath>, label: &str, input: &Input) {
+        let lifts = matches!(input, Input::Lift { .. });
+        let flow_held = self.resident.flow.head.holds.iter().any(|hold| hold.scope == HoldScope::Flow);
+        let children = self.resident.flow.steps.iter().filter_map(|child| {
+            let StepState::Waiting(Wait::Flow { flow, .. }) = child.state else { return None };
+            let below = step.is_none_or(|path| self.resident.ancestry(child.no).any(|above| above.path == *path));
+            let still_held = lifts && (flow_held || self.resident.hold_on(child.no).is_some());
+            (below && !still_held).then_some(flow)
+        });
+        let children: Vec<FlowId> = children.collect();
+        for flow in children {
+            self.tell_flow(flow, label, input.clone());
+        }
+    }
+}
+
+fn scope_of(step: Option<&StepPath>) -> HoldScope {
+    step.map_or(HoldScope::Flow, |path| HoldScope::Step(path.clone()))
+}

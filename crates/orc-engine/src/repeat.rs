@@ -1,0 +1,121 @@
+//! Rounds: a body of steps is written again and again, each round as new instances below the step that repeats, until
+//! `until` holds or the last round is over. What ran in a round before is never changed.
+
+use std::collections::BTreeMap;
+
+use orc_domain::event::Fact;
+use orc_domain::flow::{Origin, StepNo, StepOutcome, StepState};
+use orc_domain::graph::{Action, RepeatAction};
+use orc_domain::run::{Cause, ErrorFamily, Failure};
+use orc_domain::transition::Transition;
+use orc_domain::value::Value;
+use orc_domain::wait::{Round, Wait};
+
+use crate::draft::Draft;
+use crate::inputs::{failed, new_step};
+use crate::resident::spec_index;
+use crate::scope::{StepScope, result_of};
+
+impl Draft<'_> {
+    /// Begins the first round of a step that repeats.
+    pub(crate) fn begin_rounds(&mut self, no: StepNo) {
+        self.take(Transition::RoundStarted);
+        self.write_round(no, 1, BTreeMap::new());
+    }
+
+    fn repeat(&self, no: StepNo) -> Option<&RepeatAction> {
+        match &self.spec(no).action {
+            Action::Repeat(repeat) => Some(repeat),
+            _ => None,
+        }
+    }
+
+    fn write_round(&mut self, no: StepNo, number: u32, previous: BTreeMap<String, Value>) {
+        let first = self.next_no();
+        let body = self.resident.repeat_body(no, first);
+        let path = self.step(no).path.clone();
+        self.tell(Fact::RoundStarted { path: path.clone(), number });
+        self.edit(no, |step| step.attempts = number);
+        self.set_state(no, StepState::Waiting(Wait::Round(Round { number, first, previous })));
+        let steps = body.specs().zip(body.instances()).map(|(at, instance)| {
+            let below = path.in_round(number, &self.resident.pipeline.steps[at].key);
+            let origin = Origin::Round { of: no, number, first };
+            new_step(instance, below, spec_index(at), origin, StepState::Blocked, self.now)
+        });
+        let steps = steps.collect();
+        self.add_steps(steps);
+        self.open_body(body);
+    }
+
+    /// A step of a round is finished: the last one ends the round.
+    pub(crate) fn join_round(&mut self, no: StepNo) {
+        let StepState::Waiting(Wait::Round(round)) = &self.step(no).state else {
+            return;
+        };
+        let (number, first) = (round.number, round.first);
+        let Some(repeat) = self.repeat(no).cloned() else { return };
+        let count = self.resident.index.groups.get(&no).copied().unwrap_or_default();
+        if count.finished < number.saturating_mul(repeat.count) {
+            return;
+        }
+        let outcome = if count.failed > 0 {
+            self.take(Transition::RepeatFailed);
+            let detail = self.first_failure(no).unwrap_or_default();
+            let cause = Cause::Round { number };
+            StepOutcome::Failed(Failure { family: ErrorFamily::Unknown, cause, detail })
+        } else if count.cancelled > 0 || !self.is_wanted(no) {
+            self.take(Transition::RepeatCancelled);
+            StepOutcome::Cancelled
+        } else {
+            match self.until(no, first, &repeat) {
+                Ok(true) => {
+                    self.take(Transition::RepeatSucceeded);
+                    StepOutcome::Succeeded
+                }
+                Ok(false) if number < repeat.max => {
+                    self.take(Transition::RoundAgain);
+                    let previous = self.results_of_round(no, first);
+                    return self.write_round(no, number + 1, previous);
+                }
+                Ok(false) => {
+                    self.take(Transition::RepeatOver);
+                    StepOutcome::Failed(failed(ErrorFamily::Unknown, Cause::Rounds { made: number }))
+                }
+                Err(detail) => {
+                    self.take(Transition::RepeatUntilError);
+                    StepOutcome::Failed(Failure { family: ErrorFamily::Unknown, cause: Cause::Expression, detail })
+                }
+            }
+        };
+        let outputs = self.resident.repeat_body(no, first).instances().map(|instance| {
+            let step = self.step(instance);
+            let key = self.resident.spec_of(step).key.clone();
+            (key, step.output.clone().unwrap_or_else(|| Value::Map(BTreeMap::new())))
+        });
+        let outputs = Value::Map(outputs.collect());
+        self.edit(no, |step| step.output = Some(outputs));
+        self.finish(no, outcome);
+    }
+
+    /// Whether the rounds are over: `until` holds, or without one the last round was made.
+    fn until(&self, no: StepNo, first: StepNo, repeat: &RepeatAction) -> Result<bool, String> {
+        let Some(until) = &repeat.until else {
+            return Ok(self.step(no).attempts >= repeat.max);
+        };
+        let scope = StepScope::of_round(&self.resident, no, first);
+        match orc_domain::expr::eval(until, &scope) {
+            Ok(Value::Bool(is_over)) => Ok(is_over),
+            Ok(other) => Err(format!("`until` needs true or false, and this is {}", other.type_name())),
+            Err(error) => Err(format!("until: {error}")),
+        }
+    }
+
+    fn results_of_round(&self, no: StepNo, first: StepNo) -> BTreeMap<String, Value> {
+        let instances = self.resident.repeat_body(no, first).instances();
+        let results = instances.map(|instance| {
+            let step = self.step(instance);
+            (self.resident.spec_of(step).key.clone(), Value::Map(result_of(step)))
+        });
+        results.collect()
+    }
+}

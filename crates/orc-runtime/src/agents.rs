@@ -1,0 +1,120 @@
+//! From what a flow decided about an agent to what its adapter starts.
+
+use std::sync::Arc;
+
+use orc_domain::effect::AgentCall;
+use orc_domain::graph::MAX_OUTPUT_BYTES;
+use orc_domain::ids::{FlowId, RunId, WorkspaceId};
+use orc_domain::input::{Ending, Input, Told};
+use orc_domain::principal::Principal;
+use orc_domain::run::{AgentStop, Cause, ErrorFamily, Failure, Message, WakeReason};
+use orc_domain::value::Text;
+use orc_ports::adapter::{AgentStart, Letter, Names, PrepareError, Prepared, Wake};
+use orc_ports::executor::{Launch, Limits};
+use orc_ports::log::{LogKind, LogLine};
+
+use crate::ears::Ear;
+use crate::shell::{Shell, chain};
+
+/// Bytes at the end of a lost run's log that the next run is told.
+const CONTINUATION_BYTES: u64 = 16 * 1024;
+
+/// What to start for an agent, and who listens to it; else how the run ends without having begun.
+pub(crate) async fn launch(
+    shell: &Arc<Shell>,
+    flow: FlowId,
+    run: RunId,
+    call: AgentCall,
+) -> Result<(Launch, Arc<Ear>), Input> {
+    let continuation = match &call.wake {
+        WakeReason::Recovery { lost } => tail_of_log(shell, flow, *lost).await,
+        WakeReason::PipelineStep | WakeReason::UserMessage { .. } => None,
+    };
+    let (directory, env, path) = (call.directory.clone(), call.env.clone(), call.path.clone());
+    let start = start_of(flow, run, call, continuation);
+    let Prepared { argv, env: own, stdin, listener } =
+        shell.adapter.prepare(&start).map_err(|error| not_prepared(run, &error))?;
+    let ear = Ear::new(flow, run, listener);
+    let mut whole = shell.shape.host_env.clone();
+    whole.extend(env);
+    whole.extend(own);
+    let launch = Launch {
+        run,
+        argv,
+        directory: directory.into(),
+        env: whole,
+        log: shell.data.log(flow, run),
+        output: shell.data.output(flow, run),
+        temp: shell.data.step_temp(flow, &path),
+        limits: Limits { log_bytes: shell.shape.log_bytes, output_bytes: MAX_OUTPUT_BYTES as u64 },
+        stdin: Some(stdin),
+        tap: Some(ear.tap(shell)),
+    };
+    Ok((launch, ear))
+}
+
+fn start_of(flow: FlowId, run: RunId, call: AgentCall, continuation: Option<Text>) -> AgentStart {
+    let AgentCall { profile, path, attempt, wake, messages, prompt, schema, .. } = call;
+    let message = match &wake {
+        WakeReason::UserMessage { message } => Some(message.to_string()),
+        WakeReason::PipelineStep | WakeReason::Recovery { .. } => None,
+    };
+    let mut ids = vec![("flow", flow.to_string()), ("step", path.to_string())];
+    match &wake {
+        WakeReason::Recovery { lost } => {
+            ids.extend([("lost run", lost.to_string()), ("attempt", attempt.to_string())]);
+        }
+        WakeReason::UserMessage { message } => ids.push(("message", message.to_string())),
+        WakeReason::PipelineStep => {}
+    }
+    let names = Names {
+        run,
+        attempt,
+        flow,
+        step: path.clone(),
+        agent: profile.name.clone(),
+        workspace: WorkspaceId::default_workspace(),
+        conversation: Some(format!("{flow}/{path}")),
+        space: None,
+        message,
+        ticket: None,
+    };
+    let messages = messages.into_iter().map(letter).collect();
+    let wake = Wake { reasons: vec![(wake.word(), ids)], messages, missing: None, continuation };
+    AgentStart { profile, schema, prompt, wake, names }
+}
+
+fn letter(message: Message) -> Letter {
+    let Message { id, from, at, text } = message;
+    let text = if from == Principal::System { Text::trusted(text) } else { Text::tainted(text) };
+    Letter { id: id.to_string(), from: from.to_string(), at, text }
+}
+
+/// The end of what a lost run said; nothing when it said nothing.
+async fn tail_of_log(shell: &Shell, flow: FlowId, lost: RunId) -> Option<Text> {
+    use tokio::io::{AsyncReadExt, AsyncSeekExt};
+    let mut file = tokio::fs::File::open(shell.data.log(flow, lost)).await.ok()?;
+    let length = file.metadata().await.ok()?.len();
+    file.seek(std::io::SeekFrom::Start(length.saturating_sub(CONTINUATION_BYTES))).await.ok()?;
+    let mut bytes = Vec::new();
+    file.take(CONTINUATION_BYTES).read_to_end(&mut bytes).await.ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<LogLine>(line).ok());
+    let said: Vec<String> = lines.filter(|line| line.kind != LogKind::Note).filter_map(|line| line.text).collect();
+    (!said.is_empty()).then(|| Text::tainted(said.join("\n")))
+}
+
+fn not_prepared(run: RunId, error: &PrepareError) -> Input {
+    let stop = match error {
+        PrepareError::PromptTooLong { .. } => Some(AgentStop::PromptTooLong),
+        PrepareError::Schema { .. } => None,
+    };
+    let failure = Failure { family: ErrorFamily::Unknown, cause: Cause::Start, detail: chain(error) };
+    let told = Told {
+        answer: None,
+        usage: orc_domain::agent::Usage::default(),
+        stop,
+        statistics: orc_domain::agent::Statistics::default(),
+    };
+    Input::RunEnded { run, ending: Ending::Failed(failure), told: Some(told) }
+}

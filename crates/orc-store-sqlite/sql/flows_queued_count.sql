@@ -1,0 +1,1 @@
+SELECT count(*) FROM flows WHERE queued_at IS NOT NULL

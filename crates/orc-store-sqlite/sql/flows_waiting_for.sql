@@ -1,0 +1,1 @@
+SELECT DISTINCT flow FROM steps WHERE waits_for = $1 ORDER BY flow

@@ -1,0 +1,1 @@
+SELECT DISTINCT flow FROM effects WHERE flow > $1 ORDER BY flow LIMIT $2

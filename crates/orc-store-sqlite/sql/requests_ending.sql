@@ -1,0 +1,1 @@
+SELECT id FROM requests WHERE substr(id, 25) = $1 AND id LIKE $2 ORDER BY id DESC LIMIT $3

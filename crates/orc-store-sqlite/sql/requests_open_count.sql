@@ -1,0 +1,1 @@
+SELECT count(*) FROM requests WHERE resolved_at IS NULL

@@ -1,1 +1,0 @@
-SELECT count(*) FROM runs WHERE finished_at IS NULL

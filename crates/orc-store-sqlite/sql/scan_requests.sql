@@ -1,0 +1,1 @@
+SELECT id, opened_at, data FROM requests
