@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory as _};
+use orc_adapters::environment::VARIABLES as AGENT;
 use orc_runtime::CONSUMERS;
-use orc_spec::keys::{Shape, tables};
+use orc_spec::keys::tables;
 use orc_spec::settings::ALWAYS_PASSED;
 
 use crate::args::{Arguments, ReferencePart};
@@ -122,6 +123,10 @@ fn environment() -> String {
     variables(&mut text, READ);
     text.push_str("\n## Given to every step\n\n");
     variables(&mut text, GIVEN);
+    text.push_str("\n## Given to agents as well\n\n");
+    let more: Vec<(&str, &str)> =
+        AGENT.into_iter().filter(|(name, _)| GIVEN.iter().all(|(given, _)| given != name)).collect();
+    variables(&mut text, &more);
     text.push_str(
         "\n## Passed on from the host\n\nA step sees these of the host's variables, if they are set, and those that \
          `pass_env:` in `orchestrator.yaml` names. Everything else is dropped.\n\n",
