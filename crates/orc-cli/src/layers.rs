@@ -3,10 +3,12 @@
 use std::io::{ErrorKind, IsTerminal as _};
 use std::path::Path;
 
+use orc_domain::time::Millis;
 use orc_runtime::Shape;
+use orc_runtime::retention::{Keep, Retention};
 use orc_spec::SourceFile;
 use orc_spec::diagnostic::Severity;
-use orc_spec::settings::{FileKind, Origin, PartialSettings, SettingError, Settings};
+use orc_spec::settings::{FileKind, Origin, PartialSettings, Setting, SettingError, Settings};
 
 use crate::args::LimitArgs;
 use crate::context::Context;
@@ -45,7 +47,21 @@ impl Context {
             log_bytes: settings.log_limit.value,
             host_env: host::passed_variables(&settings.pass_env.value),
             command: command.to_owned(),
+            retention: self.retention(&settings),
         })
+    }
+}
+
+impl Context {
+    /// How long what is over is kept. The file of a workspace speaks only for flows of that workspace: others may share the
+    /// data directory.
+    pub(crate) fn retention(&self, settings: &Settings) -> Retention {
+        let keep = |age: &Setting<Option<Millis>>| {
+            let only = matches!(age.origin, Origin::Workspace(..)).then(|| self.root.display().to_string());
+            age.value.map(|age| Keep { age, only })
+        };
+        let kept = &settings.retention;
+        Retention { runs: keep(&kept.runs), logs: keep(&kept.logs), events: keep(&kept.events) }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::consumers::{self, CONSUMERS};
 use crate::data_dir::DataDir;
 use crate::flow_loop::{FlowLoop, load};
 use crate::recovery::{self, Recovered};
+use crate::retention;
 use crate::router::{Router, What};
 use crate::shell::{Shape, Shell, Trouble};
 use crate::slots::Slots;
@@ -109,6 +110,9 @@ impl Dispatcher {
         let recovered = recovery::recover(&shell).await?;
         for row in CONSUMERS {
             shell.tasks.spawn("consumer", consumers::run(Arc::clone(&shell), row));
+        }
+        if !shell.shape.retention.is_for_ever() {
+            shell.tasks.spawn("retention", retention::run(Arc::clone(&shell)));
         }
         Ok((Self { shell }, recovered))
     }

@@ -5,7 +5,7 @@
 //!
 //! [`Dispatcher`] is the loop; `flow_loop` owns one flow at a time; `delivery` carries effects out; `recovery` runs at the
 //! start and makes the store tell the truth about what a dead instance left; `slots` keeps the queue for slots fair;
-//! `consumers` read the event log by cursor; [`control`] is the socket through which other processes speak to us;
+//! `consumers` read the event log by cursor; [`retention`] removes what is older than it is kept; [`control`] is the socket through which other processes speak to us;
 //! [`data_dir`] is where everything lies and who holds it.
 
 pub mod clock;
@@ -18,6 +18,7 @@ mod endings;
 mod flow_loop;
 mod follow;
 mod recovery;
+pub mod retention;
 mod router;
 mod shell;
 mod slots;

@@ -13,6 +13,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
 use crate::data_dir::DataDir;
 use crate::dispatcher::DispatcherError;
+use crate::retention::Retention;
 use crate::router::{Router, What};
 use crate::slots::Slots;
 use crate::tasks::Tasks;
@@ -30,6 +31,8 @@ pub struct Shape {
     pub host_env: BTreeMap<String, String>,
     /// The subcommand, for people.
     pub command: String,
+    /// How long what is over is kept.
+    pub retention: Retention,
 }
 
 /// Something outside keeps the instance from going on; it tries again by itself where that can help.

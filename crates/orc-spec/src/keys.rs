@@ -306,7 +306,7 @@ pub static SETTINGS: Table = Table {
         key("groups", Later, "Groups of people."),
         key("database", Later, "Where the state is kept."),
         key("budgets", Later, "What may be spent."),
-        key("retention", Later, "How long things are kept."),
+        key("retention", Sub(&RETENTION), "How long what is over is kept; without it for ever."),
         key("secrets", Later, "References to secrets."),
         key("permissions", Later, "Rules for all agents."),
         key("github", Later, "The connection to GitHub."),
@@ -325,9 +325,21 @@ pub static SETTINGS: Table = Table {
     ],
 };
 
+/// `retention:`.
+pub static RETENTION: Table = Table {
+    name: "`retention`",
+    keys: &[
+        key("runs", Duration, "How long a flow that is over is kept, with its steps, runs and logs."),
+        key("logs", Duration, "How long the logs of a flow that is over are kept."),
+        key("events", Duration, "How long events of flows that are over are kept."),
+    ],
+    required: &[],
+    foreign: &[("flows", "write `runs:`, which keeps or removes flows with their runs")],
+};
+
 /// Every table, for the reference: where its map stands, and its keys.
 #[must_use]
-pub fn tables() -> [(&'static str, &'static Table); 9] {
+pub fn tables() -> [(&'static str, &'static Table); 10] {
     [
         ("pipeline", &PIPELINE),
         ("on", &ON),
@@ -338,5 +350,6 @@ pub fn tables() -> [(&'static str, &'static Table); 9] {
         ("profile", &PROFILE),
         ("output", &OUTPUT),
         ("orchestrator.yaml", &SETTINGS),
+        ("retention", &RETENTION),
     ]
 }

@@ -103,6 +103,30 @@ pub struct PartialSettings {
     pub pass_env: Option<Setting<Vec<String>>>,
     /// `log_limit:`, in bytes.
     pub log_limit: Option<Setting<u64>>,
+    /// `retention:`.
+    pub retention: PartialRetention,
+}
+
+/// What one source says about how long things are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartialRetention {
+    /// `runs:`.
+    pub runs: Option<Setting<Millis>>,
+    /// `logs:`.
+    pub logs: Option<Setting<Millis>>,
+    /// `events:`.
+    pub events: Option<Setting<Millis>>,
+}
+
+/// How long what is over is kept; `None` for ever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Flows with their steps, runs and logs.
+    pub runs: Setting<Option<Millis>>,
+    /// Logs of flows.
+    pub logs: Setting<Option<Millis>>,
+    /// Events of flows.
+    pub events: Setting<Option<Millis>>,
 }
 
 /// Every setting with its value.
@@ -116,6 +140,8 @@ pub struct Settings {
     pub pass_env: Setting<Vec<String>>,
     /// Bytes of output kept of one run.
     pub log_limit: Setting<u64>,
+    /// How long what is over is kept.
+    pub retention: Retention,
 }
 
 /// A setting that cannot be read from a variable or a flag.
@@ -148,17 +174,28 @@ impl Settings {
             cancel_grace: highest(layers, |layer| layer.cancel_grace.as_ref(), || DEFAULT_CANCEL_GRACE),
             pass_env: highest(layers, |layer| layer.pass_env.as_ref(), Vec::new),
             log_limit: highest(layers, |layer| layer.log_limit.as_ref(), || DEFAULT_LOG_LIMIT),
+            retention: Retention {
+                runs: kept(layers, |layer| layer.retention.runs.as_ref()),
+                logs: kept(layers, |layer| layer.retention.logs.as_ref()),
+                events: kept(layers, |layer| layer.retention.events.as_ref()),
+            },
         }
     }
 
     /// Key, value as text, and origin of each setting, for `config show --origin`.
     #[must_use]
-    pub fn rows(&self) -> [(&'static str, String, &Origin); 4] {
+    pub fn rows(&self) -> [(&'static str, String, &Origin); 7] {
+        let kept =
+            |age: &Setting<Option<Millis>>| age.value.map_or_else(|| "for ever".to_owned(), |age| age.to_string());
+        let Retention { runs, logs, events } = &self.retention;
         [
             ("slots", self.slots.value.to_string(), &self.slots.origin),
             ("cancel_grace", self.cancel_grace.value.to_string(), &self.cancel_grace.origin),
             ("pass_env", self.pass_env.value.join(" "), &self.pass_env.origin),
             ("log_limit", size_text(self.log_limit.value), &self.log_limit.origin),
+            ("retention.runs", kept(runs), &runs.origin),
+            ("retention.logs", kept(logs), &logs.origin),
+            ("retention.events", kept(events), &events.origin),
         ]
     }
 }
@@ -168,6 +205,17 @@ fn size_text(bytes: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let exact = units.iter().find(|(_, unit)| bytes.is_multiple_of(*unit));
     exact.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
+}
+
+fn kept(
+    layers: &[PartialSettings],
+    pick: impl Fn(&PartialSettings) -> Option<&Setting<Millis>>,
+) -> Setting<Option<Millis>> {
+    let found = layers.iter().filter_map(pick).max_by(|left, right| left.origin.cmp(&right.origin));
+    match found {
+        Some(setting) => Setting { value: Some(setting.value), origin: setting.origin.clone() },
+        None => Setting { value: None, origin: Origin::Default },
+    }
 }
 
 fn highest<T: Clone>(
@@ -197,7 +245,7 @@ impl PartialSettings {
         let Some(fields) = read::fields(root, &keys::SETTINGS, report) else {
             return;
         };
-        let origin = |key: &str| {
+        let origin_of = |fields: &read::Fields<'_>, key: &str| {
             let start = fields.entry(key).map_or(0, |entry| entry.key.span.start);
             let line = file.position(start).line;
             match kind {
@@ -205,6 +253,16 @@ impl PartialSettings {
                 FileKind::Managed => Origin::Managed(file.name.clone(), line),
             }
         };
+        let origin = |key: &str| origin_of(&fields, key);
+        if let Some(node) = fields.get("retention")
+            && let Some(fields) = read::fields(node, &keys::RETENTION, report)
+        {
+            let mut age = |key: &str| {
+                let value = read::duration(fields.get(key)?, &format!("`{key}`"), report)?;
+                Some(Setting { value, origin: origin_of(&fields, key) })
+            };
+            self.retention = PartialRetention { runs: age("runs"), logs: age("logs"), events: age("events") };
+        }
         self.slots = fields
             .get("slots")
             .and_then(|node| read::count(node, "`slots`", keys::MAX_SLOTS, report))

@@ -9,6 +9,7 @@ use orc_domain::event::Event;
 use orc_domain::flow::{Flow, FlowHead, FlowSpec};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, RunId};
+use orc_domain::time::Timestamp;
 use orc_ports::reader::{AnyId, FlowFilter, FlowLine, RunRecord, StepCounts, Totals};
 use orc_ports::store::{Instance, LoadedFlow, StoreError};
 use sqlx::sqlite::{SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
@@ -19,7 +20,7 @@ use crate::row::{self, Place};
 use crate::schema::{beside, read_options};
 use crate::statement::{
     CONSUMER_GET, COUNTER_GET, EFFECTS_COUNT, EFFECTS_OF_FLOW, EVENTS_AFTER, EVENTS_LAST, EVENTS_OF_FLOW, FLOW_GET,
-    FLOWS_ALL, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_FINISHED_AFTER, FLOWS_LIVE, FLOWS_LIVE_COUNT, FLOWS_UNFINISHED,
+    FLOWS_ALL, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_FINISHED_BEFORE, FLOWS_LIVE, FLOWS_LIVE_COUNT, FLOWS_UNFINISHED,
     INSTANCES_OPEN, PIPELINE_GET, RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_ENDING, RUNS_LIVE_COUNT, RUNS_LIVE_OF_FLOW,
     RUNS_OF_FLOW, RUNS_OF_PIPELINE, SLOTS_COUNT, STEPS_COUNTS, STEPS_OF_FLOW, Statement,
 };
@@ -118,9 +119,17 @@ impl Reads {
             .collect()
     }
 
-    pub(crate) async fn flows_finished(&self, after: Option<FlowId>, limit: u32) -> Answer<Vec<(FlowSpec, FlowHead)>> {
-        let rows = query(FLOWS_FINISHED_AFTER.text)
-            .bind(after.map(|id| id.to_string()).unwrap_or_default())
+    pub(crate) async fn flows_finished(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> Answer<Vec<(FlowSpec, FlowHead)>> {
+        let (at, id) = after.map_or((i64::MIN, String::new()), |(at, id)| (at.as_millis(), id.to_string()));
+        let rows = query(FLOWS_FINISHED_BEFORE.text)
+            .bind(before.as_millis())
+            .bind(at)
+            .bind(id)
             .bind(i64::from(limit))
             .fetch_all(&self.pool)
             .await
