@@ -329,6 +329,20 @@ fn what_is_older_than_it_is_kept_is_shown_and_removed() {
     assert_eq!(logs(), 0);
     assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 2);
 
+    // Logs that cannot be removed keep their flow: its rows are what leads to them.
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    let stuck = world.data().join("logs").join(flow.replacen('_', "-", 1));
+    std::fs::write(&stuck, "no directory").unwrap();
+    keep(&world, "{ runs: 1ms }");
+    let said = world.run_to(8, &["db", "retention", "--apply", "--output", "json"]);
+    let document: Value = serde_json::from_str(&said.out).unwrap();
+    assert!(text(&document["failures"][0]).starts_with("cannot remove `"), "{document}");
+    assert!(said.err.contains("error: not everything could be removed"), "{}", said.err);
+    assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 1);
+    std::fs::remove_file(&stuck).unwrap();
+    std::fs::remove_file(world.repo().join("orchestrator.yaml")).unwrap();
+    world.run_to(0, &["run", "two"]);
+
     keep(&world, "{ runs: 1ms, events: 1ms }");
     let applied = world.json(&["db", "retention", "--apply"]);
     assert_eq!(applied["flows"].as_array().unwrap().len(), 2, "{applied}");

@@ -91,14 +91,18 @@ pub(crate) async fn retention(context: &Context, args: &RetentionArgs) -> Comman
     let _lock = if args.apply { Some(lock(context, "db retention")?) } else { None };
     let reader = context.reader().await?;
     let found = Removable::find(&reader, &context.data, &retention, context.now()).await.map_err(of_store)?;
-    print_removable(&found, retention.is_for_ever(), args)?;
+    reader.close().await;
+    if retention.is_for_ever() {
+        say("everything is kept for ever: no `retention` is set");
+    }
     if !args.apply {
+        print_removable(&found, &[], args)?;
         return Ok(Exit::Success);
     }
-    reader.close().await;
     let store = SqliteStore::open(&context.data.database()).await.map_err(of_store)?;
     let failures = found.remove(&store, &context.data, || false).await.map_err(of_store)?;
     store.close().await.map_err(of_store)?;
+    print_removable(&found, &failures, args)?;
     if failures.is_empty() {
         return Ok(Exit::Success);
     }
@@ -106,14 +110,16 @@ pub(crate) async fn retention(context: &Context, args: &RetentionArgs) -> Comman
     Err(unavailable("not everything could be removed: see above").hint("what stays is tried again the next time"))
 }
 
-fn print_removable(found: &Removable, is_for_ever: bool, args: &RetentionArgs) -> CommandResult<()> {
+/// Prints what would go, or went but for `failures`.
+fn print_removable(found: &Removable, failures: &[String], args: &RetentionArgs) -> CommandResult<()> {
     let bytes: u64 = found.logs.iter().map(|(_, bytes)| bytes).sum();
     let (before, last) = found.events;
     let events = last.saturating_sub(before);
     if args.output.output != Form::Table {
         let logs: Vec<_> = found.logs.iter().map(|(flow, bytes)| json!({ "flow": flow, "bytes": bytes })).collect();
         let document = json!({
-            "schema": "orc/retention/1", "flows": found.flows, "logs": logs, "events": events, "removed": args.apply,
+            "schema": "orc/retention/1", "removed": args.apply, "failures": failures,
+            "flows": found.flows, "logs": logs, "events": events,
         });
         return output::document(args.output.output, &document, None);
     }
@@ -121,15 +127,8 @@ fn print_removable(found: &Removable, is_for_ever: bool, args: &RetentionArgs) -
     figures.row(["flows", &format!("{} with their steps and runs", found.flows.len())]);
     figures.row(["logs", &format!("of {} flows, {}", found.logs.len(), size(bytes))]);
     figures.row(["events", &events.to_string()]);
-    output::text(&format!(
-        "{}\n{}",
-        if args.apply { "to be removed now" } else { "would be removed" },
-        figures.text("  ")
-    ))?;
-    if is_for_ever {
-        say("everything is kept for ever: no `retention` is set");
-    }
-    Ok(())
+    let title = if args.apply { "removed" } else { "would be removed" };
+    output::text(&format!("{title}\n{}", figures.text("  ")))
 }
 
 fn need_database(context: &Context) -> CommandResult<()> {
