@@ -203,7 +203,7 @@ fn a_command_line_that_makes_no_sense_is_explained() {
         (&["status", "--output", "xml"], "possible values: table, json, jsonl, yaml"),
         (&["resume"], "<IDS>"),
         (&["flows", "list", "--limit", "many"], "invalid value 'many'"),
-        (&["schema", "flow"], "possible values: pipeline, settings"),
+        (&["schema", "flow"], "possible values: pipeline, profile, settings"),
     ];
     for (args, message) in cases {
         let said = world.run_to(2, args);

@@ -101,7 +101,7 @@ async fn act(start: &AgentStart) -> (AgentResult, Report) {
                 });
                 executor.stop(run, Millis::ZERO);
             }
-            () = tokio::time::sleep(PATIENCE) => panic!("took too long"),
+            () = tokio::time::sleep(PATIENCE) => panic!("took too long: {:?}", start.profile.adapter),
         }
     };
     executor.close().await;

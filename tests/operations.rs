@@ -300,3 +300,122 @@ fn a_dry_run_shows_what_would_run_and_starts_nothing() {
     assert_eq!(lines(world.repo().join("ran")).len(), 2, "only the two real ones");
     assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 2);
 }
+
+/// `retention` in the file of the workspace.
+fn keep(world: &World, retention: &str) {
+    world.write("orchestrator.yaml", &format!("retention: {retention}\n"));
+}
+
+#[test]
+fn what_is_older_than_it_is_kept_is_shown_and_removed() {
+    let world = World::new();
+    world.pipeline("two", "steps:\n  a: { run: 'echo one' }\n  b: { needs: a, run: 'echo two' }\n");
+    for _ in 0..2 {
+        world.run_to(0, &["run", "two"]);
+    }
+    let everything = world.run_to(0, &["db", "retention"]);
+    assert!(everything.err.contains("kept for ever"), "{}", everything.err);
+    assert!(everything.out.contains("0 with their steps"), "{}", everything.out);
+
+    keep(&world, "{ runs: 1h, logs: 1ms, events: 1h }");
+    let shown = world.json(&["db", "retention", "--dry-run"]);
+    assert_eq!((&shown["schema"], &shown["removed"]), (&"orc/retention/1".into(), &false.into()));
+    assert_eq!((&shown["flows"], &shown["events"]), (&serde_json::json!([]), &0.into()));
+    assert_eq!(shown["logs"].as_array().unwrap().len(), 2);
+    assert!(shown["logs"][0]["bytes"].as_u64() > Some(0), "{shown}");
+    let logs = || std::fs::read_dir(world.data().join("logs")).unwrap().count();
+    assert_eq!(logs(), 2, "looking removes nothing");
+    world.run_to(0, &["db", "retention", "--apply"]);
+    assert_eq!(logs(), 0);
+    assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 2);
+
+    // Logs that cannot be removed keep their flow: its rows are what leads to them.
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    let stuck = world.data().join("logs").join(flow.replacen('_', "-", 1));
+    std::fs::write(&stuck, "no directory").unwrap();
+    keep(&world, "{ runs: 1ms }");
+    let said = world.run_to(8, &["db", "retention", "--apply", "--output", "json"]);
+    let document: Value = serde_json::from_str(&said.out).unwrap();
+    assert!(text(&document["failures"][0]).starts_with("cannot remove `"), "{document}");
+    assert!(said.err.contains("error: not everything could be removed"), "{}", said.err);
+    assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 1);
+    std::fs::remove_file(&stuck).unwrap();
+    std::fs::remove_file(world.repo().join("orchestrator.yaml")).unwrap();
+    world.run_to(0, &["run", "two"]);
+
+    keep(&world, "{ runs: 1ms, events: 1ms }");
+    let applied = world.json(&["db", "retention", "--apply"]);
+    assert_eq!(applied["flows"].as_array().unwrap().len(), 2, "{applied}");
+    assert!(applied["events"].as_u64() > Some(4), "{applied}");
+    assert_eq!(world.json(&["flows", "list"])["flows"], serde_json::json!([]));
+    assert_eq!(world.json(&["runs", "list"])["runs"], serde_json::json!([]));
+    assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+    let again = world.json(&["db", "retention", "--apply"]);
+    assert_eq!(
+        (&again["flows"], &again["logs"], &again["events"]),
+        (&serde_json::json!([]), &serde_json::json!([]), &0.into())
+    );
+    // What comes next is numbered on, and nobody is confused.
+    keep(&world, "{ runs: 1h }");
+    world.run_to(0, &["run", "two"]);
+    assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+    assert_eq!(world.json(&["status"])["totals"]["finished_flows"], 1);
+}
+
+#[test]
+fn a_holder_removes_what_is_too_old_but_never_what_is_needed() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("quick", "steps: { a: { run: 'echo one' } }\n");
+    world.pipeline("again", "steps: { a: { run: 'exit 3' } }\n");
+    world.run_to(1, &["run", "again"]);
+    world.run_to(0, &["run", "quick"]);
+    let flows = world.json(&["flows", "list"]);
+    let of = |name: &str| {
+        let found = flows["flows"].as_array().unwrap().iter().find(|flow| flow["pipeline"] == name);
+        text(&found.unwrap()["id"]).to_owned()
+    };
+    let (failed, quick) = (of("again"), of("quick"));
+    // Another workspace shares the data directory; what ours says about ours is not about it.
+    let other = world.path().join("other");
+    std::fs::create_dir_all(other.join("pipelines")).unwrap();
+    std::fs::copy(world.repo().join("pipelines/quick.yaml"), other.join("pipelines/quick.yaml")).unwrap();
+    assert!(world.command(&["run", "quick"]).current_dir(&other).output().unwrap().status.success());
+    let stranger = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+
+    world.pipeline("wait", "steps: { hold: { run: 'echo up >> started; read x < gate' } }\n");
+    keep(&world, "{ runs: 1ms, events: 1ms }");
+    let running = start_held(&world, &["run", "wait"]);
+    let known = |id: &str| world.run(&["flows", "show", id]).code == Some(0);
+    until("what is too old is removed", || !known(&quick) && !known(&failed));
+    assert!(known(&stranger), "it belongs to somebody else");
+    let log = |id: &str| world.data().join("logs").join(id.replacen('_', "-", 1)).exists();
+    assert!(!log(&quick) && log(&stranger));
+    let live = text(&world.json(&["flows", "list", "--live"])["flows"][0]["id"]).to_owned();
+    assert!(known(&live), "what is not over stays");
+    let refused = world.run_to(8, &["db", "retention", "--apply"]);
+    assert!(refused.err.contains("in use by process"), "{}", refused.err);
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+}
+
+#[test]
+fn a_flow_that_a_live_one_was_made_from_is_kept() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("again", "steps: { a: { run: 'test -e ok || exit 3; echo up >> started; read x < gate' } }\n");
+    world.run_to(1, &["run", "again"]);
+    let failed = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    world.write("ok", "");
+    let running = start_held(&world, &["retry", &failed]);
+    keep(&world, "{ runs: 1ms, logs: 1ms, events: 1ms }");
+    let shown = world.json(&["db", "retention"]);
+    assert_eq!(
+        (&shown["flows"], &shown["logs"], &shown["events"]),
+        (&serde_json::json!([]), &serde_json::json!([]), &0.into())
+    );
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(world.json(&["db", "retention"])["flows"].as_array().unwrap().len(), 2);
+}

@@ -77,7 +77,7 @@ pub(crate) enum Command {
     Approvals(ApprovalsCommand),
     /// Check this machine
     Doctor(OutputArgs),
-    /// The database: check, backup, migrate, vacuum
+    /// The database: check, backup, migrate, vacuum, retention
     #[command(subcommand)]
     Db(DbCommand),
     /// The settings in force, and where they come from
@@ -453,6 +453,21 @@ pub(crate) enum DbCommand {
     Migrate,
     /// Give unused space back
     Vacuum,
+    /// What is older than `retention` of the settings keeps it; a holder removes it by itself
+    #[command(after_help = examples::RETENTION)]
+    Retention(RetentionArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetentionArgs {
+    /// Only show it; as without any option
+    #[arg(long, conflicts_with = "apply")]
+    pub(crate) dry_run: bool,
+    /// Remove it now
+    #[arg(long)]
+    pub(crate) apply: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -71,6 +71,7 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Db(DbCommand::Backup { file, force }) => db::backup(&context, &file, force).await,
         Command::Db(DbCommand::Migrate) => db::migrate(&context).await,
         Command::Db(DbCommand::Vacuum) => db::vacuum(&context).await,
+        Command::Db(DbCommand::Retention(args)) => db::retention(&context, &args).await,
         Command::Config(ConfigCommand::Show { origin, output }) => config::show(&context, origin, output),
         Command::Completions { shell } => completions::run(shell),
         Command::Man(args) => man::run(&context, &args),

@@ -6,10 +6,12 @@ use std::path::Path;
 
 use orc_domain::principal::Principal;
 use orc_domain::request::Standing;
+use orc_domain::time::Millis;
+use orc_runtime::retention::{Keep, Retention};
 use orc_runtime::{Shape, Standings};
 use orc_spec::SourceFile;
 use orc_spec::diagnostic::Severity;
-use orc_spec::settings::{FileKind, Origin, PartialSettings, Person, Role, SettingError, Settings};
+use orc_spec::settings::{FileKind, Origin, PartialSettings, Person, Role, Setting, SettingError, Settings};
 
 use crate::args::LimitArgs;
 use crate::context::Context;
@@ -48,6 +50,7 @@ impl Context {
             log_bytes: settings.log_limit.value,
             host_env: host::passed_variables(&settings.pass_env.value),
             command: command.to_owned(),
+            retention: self.retention(&settings),
             standing: standings(settings.people.value, settings.groups.value),
         })
     }
@@ -68,6 +71,19 @@ fn standings(people: BTreeMap<String, Person>, groups: BTreeMap<String, Vec<Stri
         let member = groups.iter().filter(|(_, members)| members.contains(name)).map(|(group, _)| group.clone());
         Standing { names: member.chain([name.clone()]).collect(), admin: person.role >= Role::Approve }
     })
+}
+
+impl Context {
+    /// How long what is over is kept. The file of a workspace speaks only for flows of that workspace: others may share the
+    /// data directory.
+    pub(crate) fn retention(&self, settings: &Settings) -> Retention {
+        let keep = |age: &Setting<Option<Millis>>| {
+            let only = matches!(age.origin, Origin::Workspace(..)).then(|| self.root.display().to_string());
+            age.value.map(|age| Keep { age, only })
+        };
+        let kept = &settings.retention;
+        Retention { runs: keep(&kept.runs), logs: keep(&kept.logs), events: keep(&kept.events) }
+    }
 }
 
 fn read_file(path: &Path, name: &str, kind: FileKind) -> CommandResult<PartialSettings> {

@@ -16,16 +16,23 @@ use crate::failure::CommandResult;
 pub(crate) struct Shelf<'a> {
     context: &'a Context,
     agents: BTreeMap<String, Profile>,
+    broken_agents: BTreeSet<String>,
     people: BTreeSet<String>,
 }
 
 impl<'a> Shelf<'a> {
     /// Reads the agents and the settings. An agent that has mistakes is not on it: who names it is told so.
     pub(crate) fn of(context: &'a Context, limits: &LimitArgs) -> CommandResult<Self> {
-        let agents = read_agents(context)?.into_iter().filter_map(|agent| agent.compiled.profile);
-        let agents = agents.map(|profile| (profile.name.clone(), profile)).collect();
+        let (mut agents, mut broken_agents) = (BTreeMap::new(), BTreeSet::new());
+        for agent in read_agents(context)? {
+            let name = agent.name().to_owned();
+            match agent.compiled.profile {
+                Some(profile) => drop(agents.insert(name, profile)),
+                None => drop(broken_agents.insert(name)),
+            }
+        }
         let people = context.settings(limits)?.names();
-        Ok(Self { context, agents, people })
+        Ok(Self { context, agents, broken_agents, people })
     }
 
     /// Compiles a pipeline with all that it names. Paths are those of the file, as the user knows it.
@@ -34,8 +41,13 @@ impl<'a> Shelf<'a> {
         let root = &self.context.root;
         let pipelines = |path: &str| text_of(&cwd.join(path));
         let schemas = |path: &str| text_of(&inside(root, path)?);
-        let library =
-            Library { pipelines: &pipelines, schemas: &schemas, agents: &self.agents, people: Some(&self.people) };
+        let library = Library {
+            pipelines: &pipelines,
+            schemas: &schemas,
+            agents: &self.agents,
+            broken_agents: &self.broken_agents,
+            people: Some(&self.people),
+        };
         compile(source, &library)
     }
 }

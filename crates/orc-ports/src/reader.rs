@@ -155,8 +155,13 @@ pub trait Reader: Send + Sync {
     /// Flows, newest first, older than `before`, at most `limit`.
     fn flows(&self, filter: FlowFilter, before: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowLine>>;
 
-    /// Finished flows without their steps, in order of id, after `after`, at most `limit`.
-    fn flows_finished(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<(FlowSpec, FlowHead)>>;
+    /// Flows that ended before a point in time, without their steps, in order of end and id, after `after`, at most `limit`.
+    fn flows_finished(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> StoreResult<'_, Vec<(FlowSpec, FlowHead)>>;
 
     /// A flow with all its steps, its live runs and its open requests.
     fn flow(&self, id: FlowId) -> StoreResult<'_, Option<Flow>>;

@@ -105,10 +105,16 @@ impl DataDir {
         self.root.join("lock")
     }
 
+    /// Logs, a directory for each flow.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
     /// The log of a run.
     #[must_use]
     pub fn log(&self, flow: FlowId, run: RunId) -> PathBuf {
-        self.root.join("logs").join(flow.file_name()).join(run.file_name() + ".jsonl")
+        self.logs().join(flow.file_name()).join(run.file_name() + ".jsonl")
     }
 
     /// Private files of a flow's steps; removed after the flow.

@@ -23,6 +23,7 @@ use crate::flow_loop::load;
 use crate::groups::Groups;
 use crate::parked::{self, Parked};
 use crate::recovery::{self, Recovered};
+use crate::retention;
 use crate::router::Router;
 use crate::shell::{Shape, Shell, Trouble};
 use crate::slots::Slots;
@@ -164,6 +165,9 @@ impl Dispatcher {
         shell.tasks.spawn("alarms", parked::run(Arc::clone(&shell)));
         for row in CONSUMERS {
             shell.tasks.spawn("consumer", consumers::run(Arc::clone(&shell), row));
+        }
+        if !shell.shape.retention.is_for_ever() {
+            shell.tasks.spawn("retention", retention::run(Arc::clone(&shell)));
         }
         Ok((Self { shell }, recovered))
     }

@@ -19,6 +19,7 @@ use crate::dispatcher::DispatcherError;
 use crate::flow_loop::{FlowLoop, load};
 use crate::groups::Groups;
 use crate::parked::Parked;
+use crate::retention::Retention;
 use crate::router::{Router, What};
 use crate::slots::Slots;
 use crate::tasks::Tasks;
@@ -36,6 +37,8 @@ pub struct Shape {
     pub host_env: BTreeMap<String, String>,
     /// The subcommand, for people.
     pub command: String,
+    /// How long what is over is kept.
+    pub retention: Retention,
     /// What somebody is, by the settings of now.
     pub standing: Standings,
 }

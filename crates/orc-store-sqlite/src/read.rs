@@ -23,7 +23,7 @@ use crate::row::{self, Place};
 use crate::schema::{beside, read_options};
 use crate::statement::{
     ANSWER_TIME_AT, ANSWERS, CONSUMER_GET, COUNTER_GET, EFFECTS_COUNT, EFFECTS_OF_FLOW, EVENTS_AFTER, EVENTS_LAST,
-    EVENTS_OF_FLOW, FLOW_GET, FLOWS_ALL, FLOWS_DUE, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_FINISHED_AFTER, FLOWS_LIVE,
+    EVENTS_OF_FLOW, FLOW_GET, FLOWS_ALL, FLOWS_DUE, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_FINISHED_BEFORE, FLOWS_LIVE,
     FLOWS_LIVE_COUNT, FLOWS_QUEUED_COUNT, FLOWS_UNFINISHED, FLOWS_WAITING_FOR, FLOWS_WITH_EFFECTS,
     FLOWS_WITH_LIVE_RUNS, INSTANCES_OPEN, PIPELINE_GET, REQUEST_GET, REQUESTS_ENDING, REQUESTS_OPEN,
     REQUESTS_OPEN_COUNT, REQUESTS_OPEN_OF_FLOW, REQUESTS_RESOLVED, RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_BY_AGENT,
@@ -176,9 +176,17 @@ impl Reads {
         rows.iter().map(|found| flow_id(found, 0)).collect()
     }
 
-    pub(crate) async fn flows_finished(&self, after: Option<FlowId>, limit: u32) -> Answer<Vec<(FlowSpec, FlowHead)>> {
-        let rows = query(FLOWS_FINISHED_AFTER.text)
-            .bind(after.map(|id| id.to_string()).unwrap_or_default())
+    pub(crate) async fn flows_finished(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> Answer<Vec<(FlowSpec, FlowHead)>> {
+        let (at, id) = after.map_or((i64::MIN, String::new()), |(at, id)| (at.as_millis(), id.to_string()));
+        let rows = query(FLOWS_FINISHED_BEFORE.text)
+            .bind(before.as_millis())
+            .bind(at)
+            .bind(id)
             .bind(i64::from(limit))
             .fetch_all(&self.pool)
             .await

@@ -6,6 +6,7 @@ use orc_domain::event::Event;
 use orc_domain::flow::{Flow, FlowHead, FlowSpec};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, RequestId, RunId};
+use orc_domain::time::Timestamp;
 use orc_ports::reader::{
     AnswerCounts, AnyId, FlowFilter, FlowLine, Reader, RequestFilter, RequestRecord, RunRecord, Totals,
 };
@@ -44,8 +45,13 @@ impl Reader for SqliteReader {
         Box::pin(self.reads.flows(filter, before, limit))
     }
 
-    fn flows_finished(&self, after: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<(FlowSpec, FlowHead)>> {
-        Box::pin(self.reads.flows_finished(after, limit))
+    fn flows_finished(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> StoreResult<'_, Vec<(FlowSpec, FlowHead)>> {
+        Box::pin(self.reads.flows_finished(before, after, limit))
     }
 
     fn flow(&self, id: FlowId) -> StoreResult<'_, Option<Flow>> {

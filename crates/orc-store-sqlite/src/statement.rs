@@ -65,7 +65,7 @@ statements! {
     FLOWS_DUE = "flows_due";
     FLOWS_ENDING = "flows_ending";
     FLOWS_FINISHED = "flows_finished";
-    FLOWS_FINISHED_AFTER = "flows_finished_after";
+    FLOWS_FINISHED_BEFORE = "flows_finished_before";
     FLOWS_LIVE = "flows_live";
     FLOWS_LIVE_COUNT = "flows_live_count";
     FLOWS_QUEUED_COUNT = "flows_queued_count";

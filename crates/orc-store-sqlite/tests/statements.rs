@@ -8,7 +8,7 @@ use sqlx::{
 /// The same schema for PostgreSQL, in order.
 const POSTGRES: &[&str] = &[
     include_str!("../../../migrations/postgres/0001_begin.sql"),
-    include_str!("../../../migrations/postgres/0002_flows_by_name.sql"),
+    include_str!("../../../migrations/postgres/0002_finished_flows.sql"),
 ];
 
 #[tokio::test]

@@ -81,6 +81,13 @@ Examples:
   orchestrator resume --all
   orchestrator resume 4h7m8a";
 
+pub(super) const RETENTION: &str = "\
+What is kept is said in `orchestrator.yaml`, for flows of that workspace, or in the file of the machine's owner, for all:
+  retention: { runs: 30d, logs: 14d, events: 30d }
+
+Never removed: flows that are not over, flows that such a flow was made from by `retry`, events that are not read yet.
+Events go from the oldest on, up to the first that must stay.";
+
 pub(super) const MAN: &str = "\
 Examples:
   orchestrator man | man -l -

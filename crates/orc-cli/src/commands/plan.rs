@@ -399,8 +399,14 @@ mod tests {
         );
         let pipeline = orc_spec::compile(&source).pipeline.unwrap();
         assert_eq!(turns(&pipeline), [2, 1, 1, 3]);
-        let mut shape =
-            Shape { slots: 9, grace: Millis::ZERO, log_bytes: 0, host_env: BTreeMap::new(), command: String::new() };
+        let mut shape = Shape {
+            slots: 9,
+            grace: Millis::ZERO,
+            log_bytes: 0,
+            host_env: BTreeMap::new(),
+            command: String::new(),
+            retention: orc_runtime::retention::Retention::default(),
+        };
         let took = |key: &str, millis: u64| (key.to_owned(), vec![Millis::from_millis(millis)]);
         let history = History { took: BTreeMap::from([took("a", 500), took("b", 100), took("c", 100), took("d", 30)]) };
         let total = |shape: &Shape, history: &History| {

@@ -7,7 +7,7 @@ use orc_domain::time::Millis;
 use orc_ports::executor::{Executor, Exit, Launch, Stream, Tap};
 use orc_ports::log::LogKind;
 
-use crate::fixture::{Fixture, lives, log_of, texts};
+use crate::fixture::{Fixture, lives, log_of, texts, within};
 
 /// Everything that a tap heard.
 #[derive(Clone, Default)]
@@ -146,6 +146,31 @@ async fn a_flood_is_heard_to_its_end() {
     assert_eq!(*count, 100_000_007);
     assert!(last.ends_with(b"the end"), "a half line is heard too");
     assert!(std::fs::metadata(&launch.log).unwrap().len() < launch.limits.log_bytes + 3 * 1024 * 1024);
+}
+
+/// Bytes come faster than they are heard, so that there is always more; the stop must be heard all the same, and another
+/// run must get its turn.
+#[tokio::test]
+async fn a_flood_that_never_ends_can_be_stopped() {
+    let mut fixture = Fixture::new();
+    let (first, begun) = tokio::sync::oneshot::channel();
+    let first = Mutex::new(Some(first));
+    let tap = Tap::new(move |_, bytes, _| {
+        for _ in 0..20 {
+            std::hint::black_box(bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+        }
+        if let Some(first) = first.lock().unwrap().take() {
+            first.send(()).unwrap();
+        }
+    });
+    let flood = Launch { tap: Some(tap), ..fixture.launch("yes") };
+    fixture.start(&flood).await;
+    within(begun).await.unwrap();
+    let (other, _) = fed(&fixture, "cat", b"hello".to_vec());
+    assert_eq!(fixture.finish(&other).await.exit, Exit::Code(0));
+    fixture.executor.stop(flood.run, Millis::ZERO);
+    let report = fixture.report().await;
+    assert_eq!((report.run, report.exit), (flood.run, Exit::Signal(9)));
 }
 
 #[tokio::test]
