@@ -183,7 +183,7 @@ fn status_is_watched_and_says_only_what_is_new() {
         assert_eq!(watching.wait().code, Some(130));
     }
     let said = read(&files[0]);
-    assert!(said.starts_with("running\n") && said.matches("totals\n").count() >= 2, "{said}");
+    assert!(said.starts_with("needs you: nothing\n\nrunning\n") && said.matches("totals\n").count() >= 2, "{said}");
     assert!(said.contains("\n-- 20") && said.contains("\nrecent\n"), "{said}");
     let said = read(&files[1]);
     assert!(said.starts_with(&format!("{flow}  ship  live\n")), "{said}");

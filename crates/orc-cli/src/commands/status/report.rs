@@ -128,7 +128,9 @@ impl Report {
 
     /// For people.
     pub(crate) fn text(&self, now: Timestamp) -> String {
-        self.sections(now).into_iter().map(|(_, text)| text).collect()
+        // Whoever looks once is told of what needs them, and not that nothing does.
+        let sections = self.sections(now).into_iter().skip(usize::from(self.needs_you.is_empty()));
+        sections.map(|(_, text)| text).collect()
     }
 
     /// The members of the document that a section shows, and the section for people.
@@ -154,11 +156,10 @@ impl Report {
     }
 
     fn needs_text(&self, now: Timestamp) -> String {
-        let mut text = String::new();
         if self.needs_you.is_empty() {
-            return text;
+            return "needs you: nothing\n\n".to_owned();
         }
-        text.push_str("needs you\n");
+        let mut text = String::from("needs you\n");
         for need in &self.needs_you {
             let flow = need.flow.map_or_else(String::new, |flow| format!("{flow}  "));
             let step = need.step.as_ref().map_or_else(String::new, |step| format!("{step}  "));
