@@ -253,3 +253,50 @@ fn a_flow_is_drawn_with_the_states_of_its_steps() {
     let unknown = world.run_to(4, &["graph", "shipping"]);
     assert!(unknown.err.contains("there is no pipeline `shipping`"), "{}", unknown.err);
 }
+
+#[test]
+fn a_dry_run_shows_what_would_run_and_starts_nothing() {
+    let world = World::new();
+    let steps = concat!(
+        "inputs: { count: { type: number } }\n",
+        "env: { COLOUR: red }\n",
+        "steps:\n",
+        "  last: { needs: [each, touch], if: 'inputs.count > 1', run: 'true' }\n",
+        "  touch: { run: 'echo ran >> ran', env: { MORE: x }, timeout: 5m }\n",
+        "  each: { foreach: [1, 2], run: 'true', retry: { attempts: 3, backoff: 1ms } }\n",
+        "finally:\n  bye: { run: 'exit 3' }\n",
+    );
+    world.pipeline("plan", steps);
+    let first = world.run_to(0, &["run", "plan", "--dry-run", "--input", "count=2", "--slots", "3"]);
+    assert_eq!(first.err, "");
+    assert!(first.out.starts_with("plan would run 4 steps; nothing was started\n"), "{}", first.out);
+    let rows: Vec<Vec<&str>> = first.out.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    for row in [["1", "touch", "-"], ["1", "each", "-"], ["2", "last", "each,"], ["3", "bye", "all"]] {
+        assert!(rows.iter().any(|known| known == &row), "{row:?} in {}", first.out);
+    }
+    for words in
+        ["no history", "only if inputs.count > 1", "once for each of [1,2]", "env of touch", "at most 3 of them"]
+    {
+        assert!(first.out.contains(words), "{words:?} in {}", first.out);
+    }
+    assert!(first.out.contains("PATH") && first.out.contains("COLOUR") && first.out.contains("your own checkout"));
+    assert!(first.out.ends_with("takes nobody knows how long: there is no finished flow of `plan`\n"), "{}", first.out);
+    assert!(!world.data().exists() && !world.repo().join("ran").exists(), "it makes nothing");
+    assert!(world.run_to(3, &["run", "plan", "--dry-run"]).err.contains("count"), "inputs are checked");
+
+    world.run_to(1, &["run", "plan", "--input", "count=2"]);
+    world.run_to(1, &["run", "plan", "--input", "count=1"]);
+    let plan = world.json(&["run", "plan", "--dry-run", "--input", "count=2"]);
+    assert_eq!(plan["schema"], "orc/plan/1");
+    let takes = |step: &str| {
+        let steps = plan["steps"].as_array().unwrap();
+        steps.iter().find(|known| known["step"] == step).unwrap()["takes"].clone()
+    };
+    assert_eq!((&takes("touch")["flows"], &takes("each")["flows"]), (&2.into(), &2.into()));
+    assert_eq!(takes("last")["flows"], 1, "it was skipped once");
+    assert_eq!(takes("bye"), Value::Null, "what failed tells nothing");
+    assert!(takes("touch")["p25_ms"].as_u64() <= takes("touch")["p75_ms"].as_u64());
+    assert_eq!((&plan["steps_without_history"], plan["takes"]["p25_ms"].is_u64()), (&1.into(), true));
+    assert_eq!(lines(world.repo().join("ran")).len(), 2, "only the two real ones");
+    assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 2);
+}

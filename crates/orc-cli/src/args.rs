@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// Run a pipeline and follow it to its end
     #[command(after_help = examples::RUN)]
     Run(RunArgs),
-    /// Check pipelines and settings, and report every mistake at once
+    /// Check pipelines, agents and settings, and report every mistake at once
     #[command(after_help = examples::VALIDATE)]
     Validate(ValidateArgs),
     /// Draw a pipeline
@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Runs: list, show
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Agents: list, show
+    #[command(subcommand)]
+    Agents(AgentsCommand),
     /// The output of a run, or of all runs of a flow
     #[command(after_help = examples::LOGS)]
     Logs(LogsArgs),
@@ -110,6 +113,9 @@ pub(crate) struct RunArgs {
     /// An input of the pipeline; may be given several times
     #[arg(long = "input", short, value_name = "NAME=VALUE")]
     pub(crate) inputs: Vec<String>,
+    /// Start nothing: show what would run, in which order, with which rights, and how long it may take
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -129,7 +135,7 @@ pub(crate) struct LimitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// Files [default: `pipelines/*.yaml` and `orchestrator.yaml`]
+    /// Files [default: `pipelines/*.yaml`, `agents/*.md` and `orchestrator.yaml`]
     pub(crate) files: Vec<PathBuf>,
     /// Form of the data on standard output
     #[arg(long, short = 'o', value_enum, default_value_t, value_name = "FORM")]
@@ -183,6 +189,8 @@ pub(crate) struct SchemaArgs {
 pub(crate) enum SchemaOf {
     /// A pipeline
     Pipeline,
+    /// The front matter of an agent profile
+    Profile,
     /// `orchestrator.yaml`
     Settings,
 }
@@ -268,6 +276,22 @@ pub(crate) struct RunsListArgs {
     /// At most this many
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentsCommand {
+    /// The agents of the repository
+    List(OutputArgs),
+    /// One agent with its system prompt
+    Show(AgentArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// The agent's name, which is the name of its file
+    pub(crate) name: String,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -368,6 +392,6 @@ pub(crate) enum ReferencePart {
     Environment,
     /// Consumers of the event log
     Consumers,
-    /// Keys of pipelines and settings
+    /// Keys of pipelines, agents and settings
     Keys,
 }

@@ -1,5 +1,6 @@
 //! The commands, one file per noun.
 
+mod agents;
 mod cancel;
 mod carry;
 mod completions;
@@ -12,6 +13,7 @@ mod graph;
 mod init;
 mod logs;
 mod man;
+mod plan;
 mod reference;
 mod resume;
 mod retry;
@@ -21,7 +23,7 @@ mod schema;
 mod status;
 mod validate;
 
-use crate::args::{Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand};
+use crate::args::{AgentsCommand, Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand};
 use crate::context::Context;
 use crate::failure::CommandResult;
 
@@ -40,6 +42,8 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Flows(FlowsCommand::Show(args)) => flows::show(&context, &args).await,
         Command::Runs(RunsCommand::List(args)) => runs::list(&context, &args).await,
         Command::Runs(RunsCommand::Show(args)) => runs::show(&context, &args).await,
+        Command::Agents(AgentsCommand::List(args)) => agents::list(&context, args),
+        Command::Agents(AgentsCommand::Show(args)) => agents::show(&context, &args),
         Command::Logs(args) => logs::run(&context, &args).await,
         Command::Cancel(args) | Command::Flows(FlowsCommand::Cancel(args)) => cancel::run(&context, args).await,
         Command::Retry(args) | Command::Flows(FlowsCommand::Retry(args)) => retry::run(&context, args).await,

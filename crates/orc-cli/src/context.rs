@@ -9,10 +9,11 @@ use orc_ports::clock::Clock as _;
 use orc_ports::reader::{AnyId, FlowFilter, Reader as _};
 use orc_runtime::clock::SystemClock;
 use orc_runtime::data_dir::DataDir;
+use orc_spec::SourceFile;
 use orc_store_sqlite::SqliteReader;
 
 use crate::exit::Exit;
-use crate::failure::{CommandResult, Failure, not_found, unavailable};
+use crate::failure::{CommandResult, Failure, invalid, not_found, unavailable};
 use crate::hold::of_store;
 use crate::host;
 
@@ -127,6 +128,21 @@ impl Context {
         }
         flows.reverse();
         Ok(flows)
+    }
+
+    /// The text of a file, under the name by which the user knows it.
+    pub(crate) fn source(&self, file: &Path) -> CommandResult<SourceFile> {
+        let path = self.cwd.join(file);
+        let shown = path.strip_prefix(&self.cwd).unwrap_or(&path).display().to_string();
+        let bytes = std::fs::read(&path).map_err(|error| {
+            let failure = not_found(format!("cannot read `{shown}`")).because(error);
+            if path.is_dir() { failure.hint(format!("name the files in it: {shown}/*")) } else { failure }
+        })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            invalid(format!("`{shown}` is not UTF-8 text: byte {at} begins no character"))
+        })?;
+        Ok(SourceFile::new(shown, text))
     }
 
     /// The files in `pipelines/`, in order.

@@ -4,6 +4,7 @@
 //! `context` what every command starts from, `hold` how a command becomes the holder of a data directory, `commands/` one
 //! file per noun, `view/` how a run looks, `output` the forms of data, `exit` the exit codes, `failure` how errors look.
 
+mod agents;
 mod args;
 mod commands;
 mod context;

@@ -35,9 +35,7 @@ pub(crate) fn start<'a>(shell: &'a Arc<Shell>, spec: &'a FlowSpec) -> Done<'a, (
         let Some(resident) = load(shell, spec.id).await? else { return Ok(()) };
         match end_of(&resident) {
             Some(ended) => match &spec.parent {
-                Some(parent) => {
-                    tell(shell, parent.flow, &Signed { by: Principal::System, input: ended }).await
-                }
+                Some(parent) => tell(shell, parent.flow, &Signed { by: Principal::System, input: ended }).await,
                 None => Ok(()),
             },
             None => carry_on(shell, spec.id).await,

@@ -40,8 +40,7 @@ struct Heard {
 
 impl Ear {
     pub(crate) fn new(flow: FlowId, run: RunId, listener: Box<dyn Listener>) -> Arc<Self> {
-        let heard =
-            Heard { listener: Some(listener), stopped: None, told: Statistics::default(), is_done: false };
+        let heard = Heard { listener: Some(listener), stopped: None, told: Statistics::default(), is_done: false };
         Arc::new(Self { run, flow, heard: Mutex::new(heard) })
     }
 

@@ -39,7 +39,7 @@ macro_rules! migration {
 }
 
 /// All of them, in order.
-pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin")];
+pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin"), migration!(2, "0002_flows_by_name")];
 
 /// The version this program writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

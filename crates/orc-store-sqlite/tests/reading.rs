@@ -11,11 +11,12 @@ use orc_domain::time::Millis;
 use orc_domain::wait::{FanOut, Round, Wait};
 use orc_ports::reader::{AnswerCounts, AnyId, FlowFilter, Reader as _, RequestFilter, StepCounts, Totals};
 use orc_ports::store::{Guarded, Store as _};
-use orc_store_sqlite::{SqliteReader, SqliteStore};
+use orc_store_sqlite::{STATEMENTS, SqliteReader, SqliteStore};
 use orc_testkit::conformance::store::scene::{
     at, carry_on, create, delivered, done, finished, flow_id, instance_id, launch, open, path, pending, pending_agent,
     pipeline, prepare, queued, request_id, resolved, run_id, slot, spec, start_run, step, waiting_for,
 };
+use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
 
 /// Flow 1 is over, flow 2 has run a step and runs another, flow 3 has just begun.
 async fn filled(store: &SqliteStore) {
@@ -114,6 +115,41 @@ async fn runs_are_listed_newest_first_and_keep_their_process() {
     let unclaimed = reader.run(second).await.unwrap().unwrap();
     assert_eq!((unclaimed.claimed_by, unclaimed.started_at, unclaimed.process), (None, None, None));
     assert_eq!(reader.run(run_id(flow_id(9), &path(9), 9)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn runs_of_a_pipeline_are_those_of_its_last_finished_flows() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orc.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    filled(&store).await;
+    let name = spec(flow_id(2)).name;
+    let reader = SqliteReader::open(&path).await.unwrap();
+    let flows = async |name: &str, flows, limit| -> Vec<_> {
+        let runs = reader.runs_of_pipeline(name.to_owned(), flows, limit).await.unwrap();
+        runs.into_iter().map(|record| record.run.flow).collect()
+    };
+    assert_eq!(flows(&name, 9, 9).await, [], "flow 1 is over and had no run, flow 2 is live");
+    let mut end = carry_on(flow_id(2), 4, Vec::new());
+    end.decision.changes = vec![Change::Run(delivered(flow_id(2), 1)), Change::Head(finished(5))];
+    end.decision.releases = vec![slot(flow_id(2), 1)];
+    done(&store, end).await;
+    assert_eq!(flows(&name, 9, 9).await, [flow_id(2), flow_id(2)]);
+    assert_eq!(flows(&name, 1, 1).await, [flow_id(2)]);
+    assert_eq!(flows("another", 9, 9).await, []);
+    // The index is what makes it short.
+    let mut connection = SqliteConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+    let statement = STATEMENTS.iter().find(|statement| statement.name == "runs_of_pipeline").unwrap();
+    let plan = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", statement.text)))
+        .bind(name)
+        .bind(9)
+        .bind(9)
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    let plan: Vec<String> = plan.iter().map(|row| row.try_get("detail").unwrap()).collect();
+    assert!(plan.iter().any(|line| line.contains("flows_by_name (name=?)")), "{plan:?}");
+    assert!(!plan.iter().any(|line| line.contains("SCAN runs") || line.contains("SCAN flows")), "{plan:?}");
 }
 
 #[tokio::test]

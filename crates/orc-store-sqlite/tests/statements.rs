@@ -6,7 +6,10 @@ use sqlx::{
 };
 
 /// The same schema for PostgreSQL, in order.
-const POSTGRES: &[&str] = &[include_str!("../../../migrations/postgres/0001_begin.sql")];
+const POSTGRES: &[&str] = &[
+    include_str!("../../../migrations/postgres/0001_begin.sql"),
+    include_str!("../../../migrations/postgres/0002_flows_by_name.sql"),
+];
 
 #[tokio::test]
 async fn sqlite_prepares_every_statement() {

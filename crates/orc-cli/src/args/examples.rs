@@ -15,6 +15,7 @@ pub(super) const RUN: &str = "\
 Examples:
   orchestrator run hello
   orchestrator run pipelines/hello.yaml --input greeting=Salut
+  orchestrator run hello --dry-run                   what would run, and how long it may take
   orchestrator run hello --output json > result.json
   orchestrator run hello --output jsonl              events, as they happen
 

@@ -10,6 +10,7 @@ use orc_domain::ids::{FlowId, WorkspaceId};
 use orc_spec::{RawInput, SourceFile, compile};
 
 use super::carry::{Work, carry};
+use super::plan;
 use crate::args::RunArgs;
 use crate::context::Context;
 use crate::failure::{CommandResult, Failure, invalid, not_found, unavailable};
@@ -20,6 +21,9 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
     let shape = context.shape("run", &args.limits)?;
     let (pipeline, source) = compile_file(context, &args.pipeline)?;
     let inputs = inputs_of(&pipeline, &args.inputs)?;
+    if args.dry_run {
+        return plan::print(context, &pipeline, &shape, args.output.output).await;
+    }
     let hash =
         pipeline.content_hash().map_err(|error| unavailable("the pipeline has no stored form").because(error))?;
     let directory = context

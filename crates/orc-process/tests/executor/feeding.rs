@@ -1,5 +1,6 @@
 //! What a process reads, and who hears what it prints.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use orc_domain::time::Millis;
@@ -10,7 +11,9 @@ use crate::fixture::{Fixture, lives, log_of, texts};
 
 /// Everything that a tap heard.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<(Stream, Vec<u8>)>>>);
+struct Heard(Arc<Mutex<Pieces>>);
+
+type Pieces = Vec<(Stream, Vec<u8>)>;
 
 impl Heard {
     fn tap(&self) -> Tap {
@@ -25,6 +28,16 @@ impl Heard {
         let heard = self.0.lock().unwrap();
         heard.iter().filter(|(from, _)| *from == stream).flat_map(|(_, bytes)| bytes.clone()).collect()
     }
+}
+
+type Counted = Arc<Mutex<(u64, Vec<u8>)>>;
+
+/// A named pipe by which a script waits for somebody: `$GATE`.
+fn gate(fixture: &Fixture, launch: &mut Launch) -> PathBuf {
+    let gate = fixture.path("gate");
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    launch.env.insert("GATE".to_owned(), gate.display().to_string());
+    gate
 }
 
 /// Ten million bytes in which no two parts are alike.
@@ -98,9 +111,7 @@ async fn nobody_else_holds_the_other_end_of_an_input() {
     let mut sign = fixture.sign();
     let first = "echo ready > $SIGN; read -r line < $GATE; cat | wc -c";
     let (mut reader, heard) = fed(&fixture, first, large());
-    let gate = fixture.path("gate");
-    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    reader.env.insert("GATE".to_owned(), gate.display().to_string());
+    let gate = gate(&fixture, &mut reader);
     fixture.start(&reader).await;
     assert_eq!(sign.line().await, "ready");
     // Started while the input of the first is open.
@@ -119,7 +130,7 @@ async fn nobody_else_holds_the_other_end_of_an_input() {
 #[tokio::test]
 async fn a_flood_is_heard_to_its_end() {
     let mut fixture = Fixture::new();
-    let counted = Arc::new(Mutex::new((0_u64, Vec::new())));
+    let counted = Counted::default();
     let tap = {
         let counted = Arc::clone(&counted);
         Tap::new(move |_, bytes, _| {
@@ -141,8 +152,10 @@ async fn a_flood_is_heard_to_its_end() {
 async fn who_holds_the_pipes_after_the_end_holds_up_nothing() {
     let mut fixture = Fixture::new();
     let mut sign = fixture.sign();
-    let script = "setsid sh -c 'echo $$ > $SIGN; exec sleep 1000' & read -r line; echo \"$line\"";
-    let (launch, heard) = fed(&fixture, script, [b"first\n".as_slice(), &large()].concat());
+    let daemon = "setsid sh -c 'echo $$ > $SIGN; echo > $GATE; exec sleep 1000' &";
+    let script = format!("{daemon} read -r line; echo \"$line\"; read -r line < $GATE");
+    let (mut launch, heard) = fed(&fixture, &script, [b"first\n".as_slice(), &large()].concat());
+    gate(&fixture, &mut launch);
     fixture.start(&launch).await;
     let daemon = sign.pid().await;
     let report = fixture.report().await;
