@@ -2,17 +2,21 @@
 
 use orc_domain::effect::Change;
 use orc_domain::flow::FlowState;
+use orc_domain::request::Answer;
 use orc_ports::store::Store;
 
-use super::scene::{at, carry_on, create, delivered, done, finished, flow_id, launch, prepare, slot, start_run};
+use super::scene::{
+    at, carry_on, create, delivered, done, finished, flow_id, launch, prepare, resolved, slot, start_run,
+};
 use super::{Place, everything};
 
-/// A flow with a run, on version 3; over if `is_over`, then on version 4.
+/// A flow with a run and a request that was answered, on version 3; over if `is_over`, then on version 4.
 async fn flow(store: &dyn Store, number: u32, is_over: bool) {
     let id = flow_id(number);
     done(store, create(id)).await;
     done(store, launch(id, 1, 0)).await;
-    let mut end = carry_on(id, 2, vec![Change::Run(delivered(id, 0))]);
+    let answered = Change::Request(resolved(id, 0, 5, "ada", Answer::Approved));
+    let mut end = carry_on(id, 2, vec![Change::Run(delivered(id, 0)), answered]);
     end.decision.releases = vec![slot(id, 0)];
     done(store, end).await;
     if is_over {
