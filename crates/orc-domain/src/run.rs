@@ -178,6 +178,18 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
+    /// The word in documents and expressions.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::NoDeliverable { .. } => "no_deliverable",
+            Self::Blocked { .. } => "blocked",
+            Self::Failed(_) => "failed",
+            Self::Cancelled { .. } => "cancelled",
+        }
+    }
+
     /// The coarse status that operators know: `completed` or `error`.
     #[must_use]
     pub const fn status(&self) -> &'static str {

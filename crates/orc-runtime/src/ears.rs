@@ -144,6 +144,8 @@ fn ending_of_agent(result: AgentResult, exit: Exit) -> (Ending, Told) {
     let ending = match outcome {
         AgentOutcome::Delivered => {
             let said = || Value::text(said.unwrap_or_default()).tainted();
+            // Whatever an agent says is text from outside.
+            let output = output.map(Value::tainted);
             let output = output.unwrap_or_else(|| Value::Map([("message".to_owned(), said())].into()));
             Ending::Delivered { output }
         }
