@@ -34,6 +34,8 @@ pub const EXPANSION_PAGE: usize = 200;
 pub const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of JSON that one element may have.
 pub const MAX_ITEM_BYTES: usize = 256 * 1024;
+/// Bytes that one artifact may have.
+pub const MAX_ARTIFACT_BYTES: u64 = 1024 * 1024 * 1024;
 /// Bytes of JSON that the outputs of one step may have; beyond that it is an artifact.
 pub const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 

@@ -90,6 +90,7 @@ pub(crate) fn new_step(
         reminders: 0,
         inbox: Vec::new(),
         output: None,
+        artifacts: BTreeMap::new(),
     }
 }
 
@@ -111,6 +112,9 @@ impl Draft<'_> {
             }),
             Input::RunHeard { run, statistics, usage, looping } => self.on_live(*run, |draft, no| {
                 draft.run_heard(no, *run, (*statistics, *usage), *looping);
+            }),
+            Input::RunKept { run, artifacts } => self.on_live(*run, |draft, no| {
+                draft.edit(no, |step| step.artifacts = artifacts.clone());
             }),
             Input::RunEnded { run, ending, told } => self.on_live(*run, |draft, no| {
                 draft.run_ended(no, *run, ending, told.as_ref());

@@ -133,7 +133,10 @@ impl Draft<'_> {
         let path = self.step(no).path.clone();
         if let Some(result) = self.resident.flow.spec.taken_over.get(&path).cloned() {
             self.take(Transition::StepTakenOver);
-            self.edit(no, |step| step.output = result.output);
+            self.edit(no, |step| {
+                step.output = result.output;
+                step.artifacts = result.artifacts;
+            });
             self.finish(no, result.outcome);
             return;
         }

@@ -117,6 +117,18 @@ impl DataDir {
         self.logs().join(flow.file_name()).join(run.file_name() + ".jsonl")
     }
 
+    /// Files that were kept of a flow's steps.
+    #[must_use]
+    pub fn artifacts(&self, flow: FlowId) -> PathBuf {
+        self.root.join("artifacts").join(flow.file_name())
+    }
+
+    /// One of them: of an attempt at a step, under its name.
+    #[must_use]
+    pub fn artifact(&self, flow: FlowId, run: RunId, name: &str) -> PathBuf {
+        self.artifacts(flow).join(run.file_name()).join(name)
+    }
+
     /// Private files of a flow's steps; removed after the flow.
     #[must_use]
     pub fn flow_temp(&self, flow: FlowId) -> PathBuf {

@@ -10,6 +10,7 @@
 //! [`data_dir`] is where everything lies and who holds it.
 
 mod agents;
+mod artifacts;
 mod children;
 pub mod clock;
 mod consumers;

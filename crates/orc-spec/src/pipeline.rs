@@ -281,6 +281,7 @@ fn levels(drafts: &[Draft<'_>]) -> Levels {
             position,
             fans_out: draft.fans_out(),
             repeats,
+            artifacts: draft.artifact_names(),
             output,
             never_runs: false,
             place: draft.key.span,

@@ -156,7 +156,7 @@ async fn finished_flows_are_read_from_the_one_that_ended_first() {
     assert_eq!(ids, [flow_id(3), flow_id(1), flow_id(2)]);
     let ends = all.iter().map(|(id, state)| match state {
         FlowState::Finished { at, .. } => (*at, *id),
-        FlowState::Live { .. } => panic!("it is over"),
+        FlowState::Queued { .. } | FlowState::Live { .. } => panic!("it is over"),
     });
     let ends: Vec<_> = ends.collect();
     assert_eq!(page(at(i64::MAX / 2), None, 1).await, all[..1]);
