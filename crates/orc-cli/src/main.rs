@@ -36,7 +36,8 @@ fn main() -> ExitCode {
         Err(error) => return exit::of_usage(&error),
     };
     host::log_to_stderr(arguments.verbose);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    // One worker beside this thread: what it does takes microseconds, and a second one is mostly woken in vain.
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             failure::print(&failure::unavailable("cannot start the threads of the program").because(error));

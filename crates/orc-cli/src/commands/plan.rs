@@ -397,7 +397,7 @@ mod tests {
             "p.yaml",
             "worktree: in_place\nsteps:\n  c: { run: x, needs: b }\n  a: { run: x }\n  b: { run: x }\nfinally:\n  d: { run: x }\n",
         );
-        let pipeline = orc_spec::compile(&source).pipeline.unwrap();
+        let pipeline = orc_spec::compile(&source, &orc_spec::Library::empty()).pipeline.unwrap();
         assert_eq!(turns(&pipeline), [2, 1, 1, 3]);
         let mut shape = Shape {
             slots: 9,
@@ -406,6 +406,7 @@ mod tests {
             host_env: BTreeMap::new(),
             command: String::new(),
             retention: orc_runtime::retention::Retention::default(),
+            standing: orc_runtime::Standings::new(|_| orc_domain::request::Standing::default()),
         };
         let took = |key: &str, millis: u64| (key.to_owned(), vec![Millis::from_millis(millis)]);
         let history = History { took: BTreeMap::from([took("a", 500), took("b", 100), took("c", 100), took("d", 30)]) };

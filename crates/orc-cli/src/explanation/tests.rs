@@ -1,13 +1,15 @@
 //! Every state that a step can be in, with what is said about it.
 
+use orc_domain::budget::Usage;
 use orc_domain::event::{Event, EventBody, Fact};
 use orc_domain::flow::{Element, FlowHead, FlowSpec, SkipReason, TakenOver};
-use orc_domain::graph::{Action, Condition, ForEach, Retry, RunAction, SpecIndex, WorktreeMode};
+use orc_domain::graph::{Condition, Elements, Fan, Retry, RunAction, SpecIndex, WorktreeMode};
 use orc_domain::ids::{ContentHash, InstanceId, WorkspaceId};
 use orc_domain::principal::Principal;
 use orc_domain::run::{ErrorFamily, Failure, Process, Run, StopReason};
 use orc_domain::time::Millis;
 use orc_domain::value::Value;
+use orc_domain::wait::{FanOut, Wait};
 use orc_runtime::data_dir::Holder;
 use uuid::Uuid;
 
@@ -27,7 +29,12 @@ fn spec(key: &str, needs: &[u32]) -> StepSpec {
         condition: Condition { implicit_success: true, expr: None },
         action: Action::Run(RunAction { script: "true".to_owned(), shell: Vec::new(), bindings: Vec::new() }),
         env: BTreeMap::new(),
-        foreach: None,
+        within: None,
+        fan: None,
+        concurrency: None,
+        priority: 0,
+        budget: None,
+        artifacts: BTreeMap::new(),
         retry: Retry { attempts: 3, backoff: Millis::from_secs(1), max_backoff: Millis::from_secs(9) },
         timeout: Millis::from_secs(60),
         continue_on_fail: false,
@@ -39,7 +46,8 @@ fn spec(key: &str, needs: &[u32]) -> StepSpec {
 /// `build`, `test` that needs it and is a fan-out, `report` in `finally`.
 fn pipeline() -> Pipeline {
     let list = orc_domain::expr::Expr::Literal(Value::List(Vec::new()));
-    let foreach = ForEach { list, binding: "item".to_owned(), limit: Some(2), fail_fast: true };
+    let elements = Elements::List { list, binding: "item".to_owned() };
+    let fan = Fan { elements, limit: Some(2), fail_fast: true };
     Pipeline {
         name: "ship".to_owned(),
         description: None,
@@ -47,9 +55,13 @@ fn pipeline() -> Pipeline {
         env: BTreeMap::new(),
         steps: vec![
             spec("build", &[]),
-            StepSpec { foreach: Some(foreach), ..spec("test", &[0]) },
+            StepSpec { fan: Some(fan), ..spec("test", &[0]) },
             StepSpec { phase: PhaseKind::Finally, ..spec("report", &[]) },
         ],
+        outputs: BTreeMap::new(),
+        concurrency: None,
+        budget: None,
+        agents: BTreeMap::new(),
     }
 }
 
@@ -58,19 +70,24 @@ fn step(no: u32, path: &str, spec: u32, state: StepState) -> Step {
         no: StepNo(no),
         path: path.parse().unwrap(),
         spec: SpecIndex(spec),
-        element: None,
+        origin: Origin::Root,
         state,
         since: at(5),
         attempts: 1,
         failures: 1,
         losses: orc_domain::flow::Losses::default(),
+        silences: 0,
+        upstream: 0,
+        places: Vec::new(),
+        reminders: 0,
+        inbox: Vec::new(),
         output: None,
     }
 }
 
 fn element(no: u32, index: u32, state: StepState) -> Step {
     let element = Element { group: StepNo(1), index, value: Value::Null };
-    Step { element: Some(element), ..step(no, &format!("test[{index}]"), 1, state) }
+    Step { origin: Origin::Element(element), ..step(no, &format!("test[{index}]"), 1, state) }
 }
 
 fn flow(steps: Vec<Step>) -> Flow {
@@ -86,6 +103,10 @@ fn flow(steps: Vec<Step>) -> Flow {
             created_at: at(60),
             retry_of: None,
             taken_over: BTreeMap::new(),
+            carried: BTreeMap::new(),
+            parent: None,
+            groups_above: std::collections::BTreeSet::new(),
+            priority: 0,
         },
         head: FlowHead {
             state: FlowState::Live { phase: Phase::Main, stop: Stop::None },
@@ -96,9 +117,17 @@ fn flow(steps: Vec<Step>) -> Flow {
             open_finally: 1,
             main_failed: false,
             finally_failed: false,
+            holds: Vec::new(),
+            group: None,
+            usage: Usage::default(),
+            raised: 1,
+            time_over: None,
+            output: None,
+            detail: String::new(),
         },
         steps,
         runs: BTreeMap::new(),
+        requests: BTreeMap::new(),
     }
 }
 
@@ -141,6 +170,7 @@ fn flow_with_run(state: RunState) -> Flow {
         attempt: 2,
         wake: WakeReason::PipelineStep,
         created_at: at(9),
+        agent: None,
         state,
     };
     flow.runs.insert(run.id, run);
@@ -280,7 +310,7 @@ fn a_process_that_is_gone_or_unknown_is_said() {
 
 #[test]
 fn a_fan_out_counts_its_elements() {
-    let fan = |expanded, cut| FanOut { list: Vec::new(), total: 9, expanded, first: StepNo(3), cut };
+    let fan = |expanded, cut| Wait::Elements(FanOut { list: Vec::new(), total: 9, expanded, cut });
     let mut flow = flow_with(finished(StepOutcome::Succeeded));
     flow.steps.push(element(3, 0, finished(StepOutcome::Succeeded)));
     flow.steps.push(element(4, 1, StepState::Active { run: run_id() }));
