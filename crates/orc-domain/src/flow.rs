@@ -11,7 +11,7 @@ use crate::budget::{Usage, Wall};
 use crate::claim::Holder;
 use crate::graph::SpecIndex;
 use crate::hold::Hold;
-use crate::ids::{ContentHash, FlowId, RequestId, RunId, WorkspaceId};
+use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId, WorkspaceId};
 use crate::path::StepPath;
 use crate::principal::Principal;
 use crate::request::Request;
@@ -280,6 +280,9 @@ pub struct Step {
     /// What its agent has been told and no run has taken yet.
     #[serde(default)]
     pub inbox: Vec<Message>,
+    /// Messages that people ever sent it: one that comes twice is heard once.
+    #[serde(default)]
+    pub heard: BTreeSet<MessageId>,
     /// What it put out, once it succeeded. The results of a fan-out are those of its elements.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
     pub output: Option<Value>,

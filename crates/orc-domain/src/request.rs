@@ -177,7 +177,8 @@ impl Request {
         self.by.iter().chain(tiers).cloned().collect()
     }
 
-    /// Whether `by` may answer it now. The role admin alone counts where nobody is named: who is named decides.
+    /// Whether `by` may answer it now. The role admin alone counts where nobody is named: who is named decides. Tiers only
+    /// add to those who may.
     ///
     /// # Errors
     /// [`AnswerError`] says why not.
@@ -198,7 +199,7 @@ impl Request {
         }
         let may = self.may_answer();
         let named = may.iter().any(|name| standing.names.contains(name));
-        if named || (may.is_empty() && standing.admin) {
+        if named || (self.by.is_empty() && standing.admin) {
             Ok(())
         } else {
             Err(AnswerError::Stranger { by: by.clone(), may })

@@ -32,7 +32,8 @@ impl Draft<'_> {
         self.take(Transition::RunHeard);
         self.note_usage(no, id, usage);
         self.edit_run(no, id, |run| {
-            if let Some(agent) = &mut run.agent {
+            // Told out of order, what was known before is no news.
+            if let Some(agent) = run.agent.as_mut().filter(|agent| agent.statistics.bytes <= statistics.bytes) {
                 agent.statistics = statistics;
             }
         });
@@ -218,18 +219,27 @@ impl Draft<'_> {
     /// Somebody writes to the agent of a step.
     pub(crate) fn message(&mut self, path: &StepPath, id: MessageId, text: &str) {
         let found = self.resident.flow.steps.iter().find(|step| step.path == *path);
-        let wanted = |no: &StepNo| matches!(self.spec(*no).action, Action::Agent(_)) && self.resident.is_open();
+        // A fan-out has no conversation; each of its elements has one.
+        let wanted = |no: &StepNo| {
+            let spec = self.spec(*no);
+            let is_agent = matches!(spec.action, Action::Agent(_));
+            let is_fan_out = spec.fan.is_some() && self.step(*no).origin.element().is_none();
+            is_agent && !is_fan_out && self.resident.is_open()
+        };
         let open = found.filter(|step| !matches!(step.state, StepState::Finished { .. })).map(|step| step.no);
         let Some(no) = open.filter(wanted) else {
             return self.take(Transition::MessageLate);
         };
-        if self.knows_message(no, id) {
+        if self.step(no).heard.contains(&id) {
             return;
         }
         let message = Message { id, from: self.by.clone(), at: self.now, text: text.to_owned() };
         let (from, text) = (message.from.clone(), message.text.clone());
         self.tell(Fact::MessageReceived { path: path.clone(), message: id, from, text });
-        self.edit(no, |step| step.inbox.push(message));
+        self.edit(no, |step| {
+            step.heard.insert(id);
+            step.inbox.push(message);
+        });
         match self.step(no).state {
             StepState::Waiting(Wait::Request { request }) => {
                 if let Some(question) = self.open_request(request, |kind| matches!(kind, RequestKind::Question { .. }))
@@ -241,16 +251,6 @@ impl Draft<'_> {
             }
             _ => self.take(Transition::MessageKept),
         }
-    }
-
-    fn knows_message(&self, no: StepNo, id: MessageId) -> bool {
-        let step = self.step(no);
-        let taken = match &step.state {
-            StepState::Active { run } => self.resident.flow.runs.get(run).and_then(|run| run.agent.as_ref()),
-            _ => None,
-        };
-        let mut known = step.inbox.iter().chain(taken.iter().flat_map(|agent| &agent.messages));
-        known.any(|message| message.id == id)
     }
 
     /// A run was heard too long ago. True when it was asked to end.

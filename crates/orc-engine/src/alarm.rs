@@ -1,5 +1,5 @@
 //! What has come due: back-offs that are over, runs past their deadline or silent, ends that were not confirmed, waits and
-//! requests at their end, holds and walls.
+//! requests at their end, holds, places in a queue.
 
 use orc_domain::effect::EffectKind;
 use orc_domain::event::Fact;
@@ -19,6 +19,7 @@ impl Draft<'_> {
     /// Draws the consequences of time.
     pub(crate) fn fire_alarms(&mut self) {
         self.lift_expired();
+        self.leave_queue();
         while let Some((at, no)) = self.resident.index.alarms.first().copied() {
             if at > self.now {
                 break;
@@ -42,7 +43,6 @@ impl Draft<'_> {
             }
         }
         self.fire_requests();
-        self.check_walls();
         if let Some((Phase::Finally { deadline }, _)) = self.live()
             && deadline <= self.now
         {

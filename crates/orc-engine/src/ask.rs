@@ -62,6 +62,8 @@ impl Draft<'_> {
         let label = format!("{}#{run}", self.step(no).path);
         let (kind, message, timeout) = (RequestKind::Question { run }, why.to_owned(), DEFAULT_APPROVAL_TIMEOUT);
         let request = self.request(Question { label, step: Some(no), kind, message, timeout });
+        // People may take their time: nobody else waits for its places meanwhile.
+        self.leave_places(no);
         self.wait_for_request(no, request);
     }
 

@@ -27,6 +27,7 @@ impl Draft<'_> {
         let force = matches!(next, Stop::Force { .. });
         self.take(transition);
         self.tell(Fact::FlowCancelRequested { force });
+        self.lift_all();
         self.stop_main(next);
     }
 

@@ -52,15 +52,15 @@ impl Draft<'_> {
         }
     }
 
-    /// Writes at most one page of elements.
-    pub(crate) fn write_page(&mut self) {
+    /// Writes at most one page of elements. True when it wrote any.
+    pub(crate) fn write_page(&mut self) -> bool {
         let mut room = EXPANSION_PAGE;
         while let Some(no) = self.next_to_expand() {
             if room == 0 {
-                return;
+                break;
             }
             let StepState::Waiting(Wait::Elements(fan)) = &self.step(no).state else {
-                return;
+                break;
             };
             let mut fan = fan.clone();
             if fan.expanded > 0 {
@@ -77,6 +77,7 @@ impl Draft<'_> {
             // Elements that a retry took over may all be finished already.
             self.join_group(no);
         }
+        room < EXPANSION_PAGE
     }
 
     /// A fan-out that has begun goes on before another begins, whatever their order in the file.

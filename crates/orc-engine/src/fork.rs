@@ -86,7 +86,7 @@ pub fn fork(flow: &Flow, pipeline: &Pipeline, again: &Again, new: New) -> Result
             taken_over.insert(step.path.clone(), result);
         }
     }
-    taken_over.extend(unwritten(flow, pipeline, &again));
+    taken_over.extend(unwritten(flow, pipeline, (&again, named)));
     let New { id, by, now } = new;
     Ok(FlowSpec {
         id,
@@ -187,7 +187,7 @@ fn done(step: &Step, flow: &Flow) -> Option<TakenOver> {
 fn unwritten<'a>(
     flow: &'a Flow,
     pipeline: &'a Pipeline,
-    again: &'a BTreeSet<SpecIndex>,
+    (again, named): (&'a BTreeSet<SpecIndex>, Option<SpecIndex>),
 ) -> impl Iterator<Item = (StepPath, TakenOver)> + 'a {
     let written: BTreeSet<&StepPath> = flow.steps.iter().map(|step| &step.path).collect();
     let fan_of = |path: &StepPath| {
@@ -195,7 +195,8 @@ fn unwritten<'a>(
         pipeline.steps[..pipeline.roots()].iter().position(|spec| spec.key == key).map(spec_index)
     };
     let kept = move |path: &StepPath| {
-        !written.contains(path) && fan_of(path).is_some_and(|fan| !parents_run_again(fan, pipeline, again))
+        let stale = |fan| named == Some(fan) || parents_run_again(fan, pipeline, again);
+        !written.contains(path) && fan_of(path).is_some_and(|fan| !stale(fan))
     };
     flow.spec.taken_over.iter().filter(move |(path, _)| kept(path)).map(|(path, result)| (path.clone(), result.clone()))
 }

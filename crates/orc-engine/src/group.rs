@@ -1,6 +1,8 @@
 //! Concurrency groups: a place for a flow as a whole, places for its steps, and one for each agent with `max_concurrent`.
 //! The store has the last word; the context says which groups are known to be full.
 
+use std::collections::BTreeSet;
+
 use orc_domain::claim::Holder;
 use orc_domain::event::Fact;
 use orc_domain::expr::{EvalError, Root, Scope, StatusFn, Template};
@@ -53,7 +55,7 @@ impl Draft<'_> {
         if self.resident.flow.spec.groups_above.contains(name) {
             return true;
         }
-        let Some(behind) = self.context.full.get(name).cloned() else {
+        let Some(behind) = self.who_fills(name, concurrency.limit) else {
             self.claim_group(name, concurrency.limit, None);
             self.edit_head(|head| head.group = Some(name.to_owned()));
             return true;
@@ -81,13 +83,16 @@ impl Draft<'_> {
         self.edit_head(|head| head.state = FlowState::Queued { since, group, behind });
     }
 
-    /// A queued flow is looked at: it begins if there is a place now.
+    /// A queued flow is looked at: it begins if there is a place now, and nothing holds it.
     pub(crate) fn leave_queue(&mut self) {
         let FlowState::Queued { since, group, behind } = self.resident.flow.head.state.clone() else {
             return;
         };
         let Some(concurrency) = self.resident.pipeline.concurrency.clone() else { return };
-        if let Some(now) = self.context.full.get(&group).cloned() {
+        if self.resident.is_held() {
+            return;
+        }
+        if let Some(now) = self.who_fills(&group, concurrency.limit) {
             if now != behind {
                 self.take(Transition::FlowQueuedAgain);
                 let new = now.iter().filter(|holder| holder.step.is_none() && !behind.contains(holder));
@@ -120,7 +125,7 @@ impl Draft<'_> {
     /// A step that is about to start takes its places, or says which it waits for.
     pub(crate) fn enter_places(&mut self, no: StepNo) -> Result<Entry, String> {
         let wanted = self.places_of(no)?;
-        let full = wanted.iter().find_map(|want| self.who_fills(want).map(|behind| (want, behind)));
+        let full = wanted.iter().find_map(|want| self.who_fills(&want.name, want.limit).map(|behind| (want, behind)));
         let Some((want, behind)) = full else {
             for want in &wanted {
                 self.claim_group(&want.name, want.limit, Some(no));
@@ -147,17 +152,37 @@ impl Draft<'_> {
         Ok(Entry::Out)
     }
 
-    /// Who is in a group that is full; steps of this flow count even before the store knows of them.
-    fn who_fills(&self, want: &Wanted) -> Option<Vec<Holder>> {
-        if let Some(behind) = self.context.full.get(&want.name) {
-            return Some(behind.clone());
-        }
-        let own = self.resident.index.places.get(&want.name).copied().unwrap_or(0);
-        if own < want.limit {
+    /// Who is in a group that is full. Of other flows the context tells; of this one its own steps do, for the caller may
+    /// have heard of places that a decision which did not come true wanted, or that this one gives back.
+    fn who_fills(&self, name: &str, limit: u32) -> Option<Vec<Holder>> {
+        let known = self.context.full.get(name);
+        let others = known.into_iter().flatten().filter(|holder| holder.flow != self.flow_id()).copied();
+        let mut behind: Vec<Holder> = others.collect();
+        let own = self.resident.index.places.get(name).copied().unwrap_or(0) as usize;
+        if behind.len() + own < limit as usize {
             return None;
         }
-        let steps = self.resident.flow.steps.iter().filter(|step| step.places.contains(&want.name));
-        Some(steps.map(|step| Holder { flow: self.flow_id(), step: Some(step.no) }).collect())
+        let steps = self.resident.flow.steps.iter().filter(|step| step.places.iter().any(|place| place == name));
+        behind.extend(steps.map(|step| Holder { flow: self.flow_id(), step: Some(step.no) }));
+        Some(behind)
+    }
+
+    /// Without a free slot nobody tries whether a group still is full: a step that may find room in its group waits for a
+    /// slot again, so that the flow is thought of when one is free.
+    pub(crate) fn wait_for_slot_again(&mut self) {
+        if self.slots > 0 || self.resident.wants_slot().is_some() {
+            return;
+        }
+        let mut looked_at: BTreeSet<String> = BTreeSet::new();
+        let held = self.resident.held_by_groups().filter(|(_, name)| looked_at.insert((*name).to_owned()));
+        let held: Vec<StepNo> = held.map(|(no, _)| no).collect();
+        let is_full = |want: &Wanted| self.who_fills(&want.name, want.limit).is_some();
+        let free = held.into_iter().find(|no| self.places_of(*no).is_ok_and(|wanted| !wanted.iter().any(is_full)));
+        let Some(no) = free else { return };
+        let StepState::Ready { not_before, wake, .. } = &self.step(no).state else { return };
+        let (not_before, wake) = (*not_before, wake.clone());
+        self.take(Transition::StepHeldSlot);
+        self.edit(no, |step| step.state = StepState::Ready { not_before, held_by: Some(Held::Slot), wake });
     }
 
     fn places_of(&self, no: StepNo) -> Result<Vec<Wanted>, String> {
@@ -170,7 +195,10 @@ impl Draft<'_> {
             }
         }
         if let Some((profile, limit)) = self.profile(no).and_then(|profile| Some((profile, profile.max_concurrent?))) {
-            wanted.push(Wanted { name: format!("agent:{}", profile.name), limit, on_limit: OnLimit::Queue });
+            let name = format!("agent:{}", profile.name);
+            // A group that is called so is the same group.
+            wanted.retain(|want: &Wanted| want.name != name);
+            wanted.push(Wanted { name, limit, on_limit: OnLimit::Queue });
         }
         Ok(wanted)
     }

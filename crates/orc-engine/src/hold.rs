@@ -2,7 +2,7 @@
 //! times still count. Child flows are held with their parent.
 
 use orc_domain::event::Fact;
-use orc_domain::flow::{FlowState, StepState};
+use orc_domain::flow::{FlowState, StepNo, StepState};
 use orc_domain::hold::{Hold, HoldReason, HoldScope};
 use orc_domain::ids::{FlowId, HoldId};
 use orc_domain::input::Input;
@@ -25,7 +25,7 @@ impl Draft<'_> {
         }
         self.take(if step.is_some() { Transition::StepHeld } else { Transition::FlowHeld });
         let version = self.resident.flow.head.version;
-        let label = format!("{}@{version}", step.map_or("flow", StepPath::as_str));
+        let label = format!("{} {reason:?}@{version}", step.map_or("flow", StepPath::as_str));
         let hold = Hold {
             id: HoldId::derived(self.flow_id().uuid(), &label),
             scope,
@@ -71,16 +71,29 @@ impl Draft<'_> {
         }
     }
 
+    /// Whether the child flow of a step is held with this one. A wall is this flow's own: its children have theirs.
+    pub(crate) fn holds_child(&self, no: StepNo) -> bool {
+        let holds = self.resident.flow.head.holds.iter();
+        let whole = |hold: &Hold| hold.scope == HoldScope::Flow && !matches!(hold.reason, HoldReason::Wall(_));
+        holds.clone().any(whole) || self.resident.hold_on(no).is_some()
+    }
+
+    /// Somebody wants the flow to end: what kept it from going on keeps it no longer from ending, `finally` included.
+    pub(crate) fn lift_all(&mut self) {
+        let holds = self.resident.flow.head.holds.iter().filter(|hold| hold.scope == HoldScope::Flow);
+        for reason in holds.map(|hold| hold.reason).collect::<Vec<_>>() {
+            self.lift(None, reason);
+        }
+    }
+
     /// Tells every child flow below a step, or of the whole flow. One that is still held by another hold of this flow is not
     /// told to go on.
     fn tell_children(&mut self, step: Option<&StepPath>, label: &str, input: &Input) {
         let lifts = matches!(input, Input::Lift { .. });
-        let flow_held = self.resident.flow.head.holds.iter().any(|hold| hold.scope == HoldScope::Flow);
         let children = self.resident.flow.steps.iter().filter_map(|child| {
             let StepState::Waiting(Wait::Flow { flow, .. }) = child.state else { return None };
             let below = step.is_none_or(|path| self.resident.ancestry(child.no).any(|above| above.path == *path));
-            let still_held = lifts && (flow_held || self.resident.hold_on(child.no).is_some());
-            (below && !still_held).then_some(flow)
+            (below && !(lifts && self.holds_child(child.no))).then_some(flow)
         });
         let children: Vec<FlowId> = children.collect();
         for flow in children {

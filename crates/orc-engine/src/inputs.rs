@@ -1,6 +1,6 @@
 //! What a flow hears: its start, and facts and wishes about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use orc_domain::budget::Usage;
@@ -8,6 +8,7 @@ use orc_domain::effect::{Decision, EffectKind};
 use orc_domain::event::Fact;
 use orc_domain::flow::{Flow, FlowHead, FlowSpec, FlowState, Losses, Origin, Phase, Step, StepNo, StepState, Stop};
 use orc_domain::graph::{PhaseKind, Pipeline, SpecIndex};
+use orc_domain::hold::HoldReason;
 use orc_domain::ids::RunId;
 use orc_domain::input::{Ending, Input, Told};
 use orc_domain::path::StepPath;
@@ -89,6 +90,7 @@ pub(crate) fn new_step(
         places: Vec::new(),
         reminders: 0,
         inbox: Vec::new(),
+        heard: BTreeSet::new(),
         output: None,
         artifacts: BTreeMap::new(),
     }
@@ -104,7 +106,7 @@ impl Draft<'_> {
     /// Takes an input in. What follows from it is drawn by `settle`.
     pub(crate) fn hear(&mut self, input: &Input) {
         match input {
-            Input::Alarm => self.leave_queue(),
+            Input::Alarm => {}
             Input::Cancel { force } => self.cancel(*force),
             Input::End { force } => self.end_for_another(*force),
             Input::RunStarted { run, process } => self.on_live(*run, |draft, no| {
@@ -128,6 +130,8 @@ impl Draft<'_> {
             Input::Answer { request, answer, subject, standing, reason } => {
                 self.answered(*request, *answer, (standing, subject.as_ref()), reason);
             }
+            // The answer to its request lifts it.
+            Input::Hold { reason: HoldReason::Wall(_), .. } | Input::Lift { reason: HoldReason::Wall(_), .. } => {}
             Input::Hold { step, reason, note, until } => self.hold(step.as_ref(), *reason, note, *until),
             Input::Lift { step, reason } => self.lift(step.as_ref(), *reason),
             Input::Message { path, id, text } => self.message(path, *id, text),
@@ -202,6 +206,10 @@ impl Draft<'_> {
     }
 
     pub(crate) fn run_failed(&mut self, no: StepNo, id: RunId, failure: Failure) {
+        if failure.cause == Cause::Start {
+            // Nobody read them.
+            self.keep_messages(no, id);
+        }
         match self.stopping(id) {
             None | Some(StopReason::StartDeadline) => {
                 self.take(Transition::RunFailed);

@@ -46,6 +46,7 @@ impl Draft<'_> {
             }
         }
         self.mark_held();
+        self.wait_for_slot_again();
     }
 
     /// The first by rank of the steps that may start.

@@ -167,8 +167,12 @@ impl Resident {
             FlowState::Live { phase: Phase::Finally { deadline }, .. } => *deadline <= now,
             FlowState::Queued { .. } | FlowState::Live { .. } | FlowState::Finished { .. } => false,
         };
-        let held = self.flow.head.holds.iter().any(|hold| hold.scope == HoldScope::Flow);
-        self.is_open() && !late && !held
+        self.is_open() && !late && !self.is_held()
+    }
+
+    /// Whether a hold covers all of the flow.
+    pub(crate) fn is_held(&self) -> bool {
+        self.flow.head.holds.iter().any(|hold| hold.scope == HoldScope::Flow)
     }
 
     /// The hold that keeps a step of a flow that is not held itself.
@@ -189,6 +193,13 @@ impl Resident {
             StepState::Ready { held_by: Some(Held::Group { name, .. }), .. } => Some(name),
             _ => None,
         }
+    }
+
+    /// Steps that would take a slot if their concurrency group were not full, with the group, in order of rank.
+    pub(crate) fn held_by_groups(&self) -> impl Iterator<Item = (StepNo, &str)> {
+        let lanes = self.index.due.iter().filter(|(lane, _)| lane.slot && self.has_room(lane.group));
+        let free = lanes.flat_map(|(_, due)| due).filter(|(_, no)| self.hold_on(*no).is_none());
+        free.filter_map(|(_, no)| Some((*no, self.group_held(*no)?)))
     }
 
     fn waits_for_group(&self, no: StepNo) -> bool {

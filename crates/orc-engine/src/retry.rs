@@ -114,8 +114,8 @@ impl Draft<'_> {
         self.step(no).failures + 1 < self.spec(no).retry.attempts && self.is_wanted(no)
     }
 
-    /// What a lost run took from its inbox is there for the next one again.
-    fn keep_messages(&mut self, no: StepNo, id: RunId) {
+    /// What a run that was lost or never began took from its inbox is there for the next one again.
+    pub(crate) fn keep_messages(&mut self, no: StepNo, id: RunId) {
         let agent = self.resident.flow.runs.get(&id).and_then(|run| run.agent.as_ref());
         let taken = agent.map(|agent| agent.messages.clone()).unwrap_or_default();
         if !taken.is_empty() {

@@ -28,15 +28,14 @@ impl Draft<'_> {
             while let Some(no) = self.open.pop_front() {
                 self.propagate(no);
             }
-            if self.end_phase() || !self.open.is_empty() {
+            if self.end_phase() || !self.open.is_empty() || self.check_walls() {
                 continue;
             }
-            if !page_written {
-                page_written = true;
-                self.write_page();
-            }
+            page_written = page_written || self.write_page();
             self.start_due_steps();
-            if self.open.is_empty() {
+            // A round that has just begun may have begun a fan-out.
+            let page_to_write = !page_written && !self.resident.index.expanding.is_empty();
+            if self.open.is_empty() && !page_to_write {
                 return;
             }
         }
@@ -206,7 +205,11 @@ impl Draft<'_> {
         };
         let (phase, stop) = (*phase, stop.clone());
         match phase {
+            // The clock of `finally` does not begin while nothing of it may start.
             Phase::Main if head.open_main == 0 && head.open_finally > 0 && !matches!(stop, Stop::Force { .. }) => {
+                if self.resident.is_held() {
+                    return false;
+                }
                 self.take(Transition::FlowFinally);
                 let phase = Phase::Finally { deadline: self.now + FINALLY_DEADLINE };
                 self.edit_head(|head| head.state = FlowState::Live { phase, stop });

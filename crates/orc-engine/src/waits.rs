@@ -6,6 +6,7 @@ use orc_domain::action::{PipelineAction, WaitAction, WaitEvent};
 use orc_domain::effect::EffectKind;
 use orc_domain::event::Fact;
 use orc_domain::flow::{FlowOutcome, FlowSpec, Parent, StepNo, StepOutcome, StepState};
+use orc_domain::hold::HoldReason;
 use orc_domain::ids::FlowId;
 use orc_domain::input::{Input, Signed};
 use orc_domain::path::StepPath;
@@ -230,7 +231,7 @@ impl Draft<'_> {
         }
     }
 
-    /// A child that was not heard of for long: it is asked for again, and told again if it was to end.
+    /// A child that was not heard of for long: it is asked for again, and told again whether it is held or was to end.
     fn look_for_child(&mut self, no: StepNo, flow: FlowId, stop: Option<Stopping>) {
         let orc_domain::graph::Action::Pipeline(action) = self.spec(no).action.clone() else { return };
         self.take(Transition::ChildAgain);
@@ -241,6 +242,12 @@ impl Draft<'_> {
         if let Ok(inputs) = self.child_inputs(no, &action) {
             self.ask_for_child(no, flow, (&action, inputs));
         }
+        let input = if self.holds_child(no) {
+            Input::Hold { step: None, reason: HoldReason::ParentHeld, note: String::new(), until: None }
+        } else {
+            Input::Lift { step: None, reason: HoldReason::ParentHeld }
+        };
+        self.tell_flow(flow, "hold again", input);
         if let Some(stop) = stop {
             self.tell_flow(flow, "stop again", Input::End { force: stop.forced });
         }

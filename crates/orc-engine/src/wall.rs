@@ -45,15 +45,16 @@ impl Draft<'_> {
         self.ask_to_stop(no, id, StopReason::Wall(wall), false);
     }
 
-    /// Looks at the walls of the flow.
-    pub(crate) fn check_walls(&mut self) {
-        let Some(budget) = self.resident.pipeline.budget else { return };
-        if !matches!(self.live(), Some((Phase::Main, Stop::None))) || self.is_at_wall() {
-            return;
-        }
+    /// Looks at the walls of a flow that has something left to do. True when it reached one.
+    pub(crate) fn check_walls(&mut self) -> bool {
+        let Some(budget) = self.resident.pipeline.budget else { return false };
         let head = &self.resident.flow.head;
+        let goes_on = matches!(self.live(), Some((Phase::Main, Stop::None))) && head.open_main > 0;
+        if !goes_on || self.is_at_wall() {
+            return false;
+        }
         let late = head.time_over.is_some_and(|at| at <= self.now).then_some(Wall::Time);
-        let Some(wall) = late.or_else(|| budget.reached(&head.usage, head.raised)) else { return };
+        let Some(wall) = late.or_else(|| budget.reached(&head.usage, head.raised)) else { return false };
         self.tell(Fact::WallReached { path: None, wall });
         match budget.on_exhausted {
             OnExhausted::Fail => {
@@ -67,6 +68,7 @@ impl Draft<'_> {
                 self.open_wall_request(wall, patience);
             }
         }
+        true
     }
 
     fn is_at_wall(&self) -> bool {

@@ -5,14 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use orc_domain::action::{OnTimeout, Tier, WaitEvent};
+use orc_domain::budget::Budget;
 use orc_domain::expr::{BinaryOp, Expr, Root, Segment, StatusFn, Template, TemplatePart};
 use orc_domain::flow::FlowSpec;
 use orc_domain::graph::{
-    Action, Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, Elements, Fan, PhaseKind, Pipeline, Retry, RunAction,
-    SpecIndex, StepSpec, WorktreeMode,
+    Action, AgentAction, ApprovalAction, Concurrency, Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, Elements, Fan,
+    OnLimit, PhaseKind, Pipeline, PipelineAction, RepeatAction, Retry, RunAction, SpecIndex, StepSpec, WaitAction,
+    WorktreeMode,
 };
-use orc_domain::ids::{ContentHash, FlowId, InstanceId, WorkspaceId};
+use orc_domain::ids::{ContentHash, FlowId, InstanceId, MessageId, WorkspaceId};
 use orc_domain::principal::Principal;
+use orc_domain::profile::{Adapter, Mode, Profile};
 use orc_domain::time::{Millis, Timestamp};
 use orc_domain::value::Value;
 use uuid::Uuid;
@@ -25,6 +29,8 @@ pub const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 pub struct StepFixture {
     spec: StepSpec,
     needs: Vec<String>,
+    /// The steps that a `repeat` repeats.
+    body: Vec<StepFixture>,
 }
 
 /// A step that runs `true`.
@@ -35,8 +41,13 @@ pub fn step(key: &str) -> StepFixture {
         shell: ["sh", "-eu", "-c"].map(str::to_owned).to_vec(),
         bindings: Vec::new(),
     });
+    acting(key, action)
+}
+
+fn acting(key: &str, action: Action) -> StepFixture {
     StepFixture {
         needs: Vec::new(),
+        body: Vec::new(),
         spec: StepSpec {
             key: key.to_owned(),
             phase: PhaseKind::Main,
@@ -59,6 +70,90 @@ pub fn step(key: &str) -> StepFixture {
     }
 }
 
+/// A step that repeats this body, `max` rounds at most, until the expression holds.
+#[must_use]
+pub fn repeat(key: &str, max: u32, until: Option<Expr>, body: Vec<StepFixture>) -> StepFixture {
+    let count = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    let action = Action::Repeat(RepeatAction { first: SpecIndex(0), count, max, until });
+    StepFixture { body, ..acting(key, action) }
+}
+
+/// A step that starts this pipeline as a child flow.
+#[must_use]
+pub fn child(key: &str, of: &Pipeline) -> StepFixture {
+    let pipeline = content_hash(of);
+    acting(key, Action::Pipeline(PipelineAction { name: of.name.clone(), pipeline, with: BTreeMap::new() }))
+}
+
+/// A step that asks these people, for an hour, and takes silence for a no.
+#[must_use]
+pub fn approval(key: &str, by: &[&str]) -> StepFixture {
+    let approval = ApprovalAction {
+        by: by.iter().map(|name| (*name).to_owned()).collect(),
+        message: None,
+        timeout: Millis::from_secs(3600),
+        on_timeout: OnTimeout::Deny,
+        remind: None,
+        tiers: Vec::new(),
+        four_eyes: false,
+    };
+    acting(key, Action::Approval(approval))
+}
+
+/// A step that waits this long.
+#[must_use]
+pub fn pause(key: &str, length: &str) -> StepFixture {
+    acting(key, Action::Wait(WaitAction::For(text(length))))
+}
+
+/// A step that waits until a point in time, which is written so.
+#[must_use]
+pub fn until(key: &str, time: &str) -> StepFixture {
+    acting(key, Action::Wait(WaitAction::Until(text(time))))
+}
+
+/// A step that waits for an event, of this pipeline or of any.
+#[must_use]
+pub fn event(key: &str, event: WaitEvent, pipeline: Option<&str>, timeout: Millis) -> StepFixture {
+    acting(key, Action::Wait(WaitAction::Event { event, pipeline: pipeline.map(text), timeout }))
+}
+
+/// A step of the agent of this name; [`pipeline`] gives it the profile [`profile`] unless it has one.
+#[must_use]
+pub fn agent(key: &str, name: &str) -> StepFixture {
+    acting(key, Action::Agent(AgentAction { agent: name.to_owned(), prompt: text("Do it."), schema: None }))
+}
+
+/// A profile: silent for ten minutes at most, told twice what it owes.
+#[must_use]
+pub fn profile(name: &str) -> Profile {
+    Profile {
+        name: name.to_owned(),
+        description: None,
+        adapter: Adapter::Command { argv: vec!["agent".to_owned()] },
+        role: None,
+        mode: Mode::Work,
+        silence_timeout: Millis::from_secs(600),
+        max_concurrent: None,
+        max_messages: 2,
+        env: BTreeMap::new(),
+        output: None,
+        system_prompt: String::new(),
+    }
+}
+
+/// A template that is this text.
+#[must_use]
+pub fn text(text: &str) -> Template {
+    Template { parts: vec![TemplatePart::Literal(text.to_owned())] }
+}
+
+/// A concurrency group.
+#[must_use]
+pub fn group(name: &str, limit: u32, on_limit: OnLimit) -> Concurrency {
+    Concurrency { group: text(name), limit, on_limit }
+}
+
 impl StepFixture {
     /// `needs:`
     #[must_use]
@@ -78,6 +173,15 @@ impl StepFixture {
     #[must_use]
     pub fn foreach(mut self, list: Expr) -> Self {
         let elements = Elements::List { list, binding: "item".to_owned() };
+        self.spec.fan = Some(Fan { elements, limit: None, fail_fast: false });
+        self
+    }
+
+    /// `matrix:` over one axis.
+    #[must_use]
+    pub fn matrix(mut self, axis: &str, values: &[&str]) -> Self {
+        let cell = |value: &&str| BTreeMap::from([(axis.to_owned(), Value::text(*value))]);
+        let elements = Elements::Matrix(values.iter().map(cell).collect());
         self.spec.fan = Some(Fan { elements, limit: None, fail_fast: false });
         self
     }
@@ -129,6 +233,51 @@ impl StepFixture {
         self
     }
 
+    /// `concurrency:`
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: Concurrency) -> Self {
+        self.spec.concurrency = Some(concurrency);
+        self
+    }
+
+    /// `priority:`
+    #[must_use]
+    pub fn priority(mut self, priority: i16) -> Self {
+        self.spec.priority = priority;
+        self
+    }
+
+    /// `budget:`
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.spec.budget = Some(budget);
+        self
+    }
+
+    /// `with:` of a child flow.
+    #[must_use]
+    pub fn with(mut self, name: &str, expr: Expr) -> Self {
+        if let Action::Pipeline(action) = &mut self.spec.action {
+            action.with.insert(name.to_owned(), Template { parts: vec![TemplatePart::Expr(expr)] });
+        }
+        self
+    }
+
+    /// Changes what an approval asks.
+    #[must_use]
+    pub fn asking(mut self, change: impl FnOnce(&mut ApprovalAction)) -> Self {
+        if let Action::Approval(approval) = &mut self.spec.action {
+            change(approval);
+        }
+        self
+    }
+
+    /// Further people who may answer an approval after a while.
+    #[must_use]
+    pub fn tier(self, after: Millis, by: &str) -> Self {
+        self.asking(|approval| approval.tiers.push(Tier { after, by: vec![by.to_owned()] }))
+    }
+
     /// A variable of `env:`.
     #[must_use]
     pub fn env(mut self, name: &str, expr: Expr) -> Self {
@@ -138,37 +287,63 @@ impl StepFixture {
     }
 }
 
-/// A pipeline of these steps.
+/// A pipeline of these steps. Agents have the profile of [`profile`].
 ///
 /// # Panics
 /// When a step needs one that is not there.
 #[must_use]
 pub fn pipeline(main: Vec<StepFixture>, finally: Vec<StepFixture>) -> Pipeline {
-    let keys: Vec<String> = main.iter().chain(&finally).map(|fixture| fixture.spec.key.clone()).collect();
-    let resolve = |phase: PhaseKind| {
-        let keys = &keys;
-        move |mut fixture: StepFixture| {
-            let position = |need: &String| {
-                let at = keys.iter().position(|key| key == need);
-                spec_index(at.unwrap_or_else(|| missing_need(need)))
-            };
-            fixture.spec.needs = fixture.needs.iter().map(position).collect();
-            fixture.spec.phase = phase;
-            fixture.spec
-        }
-    };
-    let main = main.into_iter().map(resolve(PhaseKind::Main));
-    let finally = finally.into_iter().map(resolve(PhaseKind::Finally));
+    let mut layout = Layout::default();
+    let roots = main.into_iter().map(|step| (step, PhaseKind::Main));
+    layout.write(roots.chain(finally.into_iter().map(|step| (step, PhaseKind::Finally))).collect(), None);
+    let named = layout.steps.iter().filter_map(|step| match &step.action {
+        Action::Agent(agent) => Some((agent.agent.clone(), profile(&agent.agent))),
+        _ => None,
+    });
     Pipeline {
         name: "fixture".to_owned(),
         description: None,
         inputs: BTreeMap::new(),
         env: BTreeMap::new(),
-        steps: main.chain(finally).collect(),
+        agents: named.collect(),
+        steps: layout.steps,
         outputs: BTreeMap::new(),
         concurrency: None,
         budget: None,
-        agents: BTreeMap::new(),
+    }
+}
+
+/// The steps of a pipeline in the making: bodies lie behind what repeats them, each without gaps.
+#[derive(Default)]
+struct Layout {
+    steps: Vec<StepSpec>,
+}
+
+impl Layout {
+    /// Writes steps that know each other, then the bodies that they repeat; gives the position of the first.
+    fn write(&mut self, fixtures: Vec<(StepFixture, PhaseKind)>, within: Option<SpecIndex>) -> SpecIndex {
+        let first = self.steps.len();
+        let keys: Vec<String> = fixtures.iter().map(|(fixture, _)| fixture.spec.key.clone()).collect();
+        let position = |need: &String| {
+            let at = keys.iter().position(|key| key == need);
+            spec_index(first + at.unwrap_or_else(|| missing_need(need)))
+        };
+        let mut bodies = Vec::new();
+        for (at, (mut fixture, phase)) in fixtures.into_iter().enumerate() {
+            fixture.spec.needs = fixture.needs.iter().map(position).collect();
+            (fixture.spec.phase, fixture.spec.within) = (phase, within);
+            self.steps.push(fixture.spec);
+            if !fixture.body.is_empty() {
+                bodies.push((first + at, phase, fixture.body));
+            }
+        }
+        for (at, phase, body) in bodies {
+            let begins = self.write(body.into_iter().map(|step| (step, phase)).collect(), Some(spec_index(at)));
+            if let Action::Repeat(action) = &mut self.steps[at].action {
+                action.first = begins;
+            }
+        }
+        spec_index(first)
     }
 }
 
@@ -223,6 +398,12 @@ pub fn flow_id(number: u32) -> FlowId {
     FlowId::from_uuid(numbered(0x0f, number))
 }
 
+/// The id of the `number`th message.
+#[must_use]
+pub fn message_id(number: u32) -> MessageId {
+    MessageId::from_uuid(numbered(0x3a, number))
+}
+
 /// The id of the `number`th instance.
 #[must_use]
 pub fn instance_id(number: u32) -> InstanceId {
@@ -245,6 +426,8 @@ pub fn read(text: &str) -> Expr {
         Some("env") => Root::Env,
         Some("flow") => Root::Flow,
         Some("inputs") => Root::Inputs,
+        Some("previous") => Root::Previous,
+        Some("matrix") => Root::Matrix,
         name => Root::Item(name.unwrap_or_default().to_owned()),
     };
     Expr::Ref { root, path: names.map(|name| Segment::Member(name.to_owned())).collect() }

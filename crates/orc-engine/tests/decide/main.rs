@@ -2,14 +2,26 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests say what went wrong by panicking")]
 
+mod agents;
 mod cancel;
+mod children;
 mod clock;
 mod finally;
 mod foreach;
+mod fork_from;
+mod groups;
+mod holds;
 mod joins;
+mod matrix;
+mod outputs;
+mod priority;
 mod properties;
 mod recovery;
+mod repeat;
+mod requests;
 mod retry;
 mod runs;
 mod scene;
 mod slots;
+mod waits;
+mod walls;

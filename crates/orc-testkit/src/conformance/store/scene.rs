@@ -144,6 +144,7 @@ pub fn step(no: u32, state: StepState) -> Step {
         upstream: 0,
         places: Vec::new(),
         reminders: 0,
+        heard: BTreeSet::new(),
         inbox: Vec::new(),
         output: None,
         artifacts: BTreeMap::new(),

@@ -394,6 +394,7 @@ fn one_step(flow: FlowId, no: u32) -> BoxedStrategy<(Step, Option<Run>)> {
                 upstream: counts[5].into(),
                 places,
                 reminders: counts[6].into(),
+                heard: inbox.iter().map(|message| message.id).collect(),
                 inbox,
                 output,
                 artifacts: artifacts(),
