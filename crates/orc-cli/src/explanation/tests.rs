@@ -81,6 +81,8 @@ fn step(no: u32, path: &str, spec: u32, state: StepState) -> Step {
         places: Vec::new(),
         reminders: 0,
         inbox: Vec::new(),
+        heard: std::collections::BTreeSet::new(),
+        artifacts: BTreeMap::new(),
         output: None,
     }
 }
@@ -170,6 +172,7 @@ fn flow_with_run(state: RunState) -> Flow {
         attempt: 2,
         wake: WakeReason::PipelineStep,
         created_at: at(9),
+        artifacts: BTreeMap::new(),
         agent: None,
         state,
     };
@@ -369,7 +372,7 @@ fn a_result_of_an_earlier_flow_is_said_to_be_one() {
     let before = FlowId::from_uuid(Uuid::from_u128(9));
     let mut flow = flow_with(finished(StepOutcome::Succeeded));
     flow.spec.retry_of = Some(before);
-    let result = TakenOver { outcome: StepOutcome::Succeeded, output: None };
+    let result = TakenOver { outcome: StepOutcome::Succeeded, output: None, artifacts: BTreeMap::new() };
     flow.spec.taken_over.insert(StepPath::root("build"), result);
     check(&flow, 0, "finished", &format!("succeeded: taken over from {before}"), "nobody");
 }
