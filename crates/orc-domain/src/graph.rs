@@ -77,6 +77,25 @@ impl Pipeline {
         Ok(ContentHash::of(&serde_json::to_vec(self)?))
     }
 
+    /// Values for the inputs, defaults filled in.
+    ///
+    /// # Errors
+    /// What is missing, not known or of another type, one line each.
+    pub fn take_inputs(&self, mut given: BTreeMap<String, Value>) -> Result<BTreeMap<String, Value>, Vec<String>> {
+        let (mut taken, mut problems) = (BTreeMap::new(), Vec::new());
+        for (name, spec) in &self.inputs {
+            match given.remove(name).or_else(|| spec.default.clone()) {
+                Some(value) if spec.kind.takes(&value) => drop(taken.insert(name.clone(), value)),
+                Some(value) => {
+                    problems.push(format!("`{name}` needs a {}, and this is {}", spec.kind.word(), value.type_name()));
+                }
+                None => problems.push(format!("`{name}` is missing")),
+            }
+        }
+        problems.extend(given.keys().map(|name| format!("there is no input `{name}`")));
+        if problems.is_empty() { Ok(taken) } else { Err(problems) }
+    }
+
     /// Steps that every flow has from its start: those of no body. They come first.
     #[must_use]
     pub fn roots(&self) -> usize {
@@ -133,6 +152,32 @@ pub enum InputKind {
     List,
     /// A map.
     Map,
+}
+
+impl InputKind {
+    /// The word of `type:`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::List => "list",
+            Self::Map => "map",
+        }
+    }
+
+    /// Whether it takes a value.
+    #[must_use]
+    pub const fn takes(self, value: &Value) -> bool {
+        match self {
+            Self::String => matches!(value, Value::Text(_)),
+            Self::Number => matches!(value, Value::Int(_) | Value::Float(_)),
+            Self::Boolean => matches!(value, Value::Bool(_)),
+            Self::List => matches!(value, Value::List(_)),
+            Self::Map => matches!(value, Value::Map(_)),
+        }
+    }
 }
 
 /// Position of a step in [`Pipeline::steps`].

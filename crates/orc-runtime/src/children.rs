@@ -28,7 +28,12 @@ pub(crate) fn start<'a>(shell: &'a Arc<Shell>, spec: &'a FlowSpec) -> Done<'a, (
     async move {
         let pipeline = shell.store.pipeline_get(spec.pipeline.clone()).await?;
         let pipeline = pipeline.ok_or_else(|| not_stored(spec))?;
-        let spec = carried(shell, spec).await?;
+        let mut spec = spec.clone();
+        match pipeline.take_inputs(std::mem::take(&mut spec.inputs)) {
+            Ok(inputs) => spec.inputs = inputs,
+            Err(problems) => return refuse(shell, &spec, problems).await,
+        }
+        let spec = carried(shell, &spec).await?;
         if create(shell, spec.clone(), pipeline).await? {
             return Ok(());
         }
@@ -42,6 +47,14 @@ pub(crate) fn start<'a>(shell: &'a Arc<Shell>, spec: &'a FlowSpec) -> Done<'a, (
         }
     }
     .boxed()
+}
+
+/// A child that cannot start has failed: its parent hears why.
+async fn refuse(shell: &Arc<Shell>, spec: &FlowSpec, problems: Vec<String>) -> Result<(), DispatcherError> {
+    let Some(parent) = &spec.parent else { return Ok(()) };
+    let detail = format!("its inputs do not fit: {}", problems.join("; "));
+    let input = Input::ChildEnded { flow: spec.id, outcome: FlowOutcome::Failed, output: None, detail };
+    tell(shell, parent.flow, &Signed { by: Principal::System, input }).await
 }
 
 /// The start of a child that carries on the child of the flow that its parent carries on.
