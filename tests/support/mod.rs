@@ -180,7 +180,12 @@ pub(crate) struct Gate(File);
 
 impl Gate {
     pub(crate) fn new(world: &World) -> Self {
-        let path = world.repo().join("gate");
+        Self::named(world, "gate")
+    }
+
+    /// A further one, by the name of its file in the repository.
+    pub(crate) fn named(world: &World, name: &str) -> Self {
+        let path = world.repo().join(name);
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         Self(File::options().read(true).write(true).open(path).unwrap())

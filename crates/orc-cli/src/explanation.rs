@@ -87,11 +87,16 @@ pub(crate) fn explain_flow(facts: &Facts<'_>) -> Explanation {
     let flow = facts.flow;
     let (since, reason, unblocked_by) = match &flow.head.state {
         FlowState::Finished { at, outcome } => (*at, end_of_flow(facts, *outcome), "nobody: it is over".to_owned()),
-        FlowState::Queued { since, group, behind } => (
-            *since,
-            format!("the concurrency group `{group}` is full: {}", holders(behind, flow.spec.id)),
-            "whoever is in the group, by ending".to_owned(),
-        ),
+        FlowState::Queued { since, group, behind } => {
+            let mut reason = format!("the concurrency group `{group}` is full: {}", holders(behind, flow.spec.id));
+            let mut who = "whoever is in the group, by ending".to_owned();
+            // Its turn may come while it is held; then nothing of it starts yet.
+            if let Some((_, held, lifts)) = waits::flow_held(facts) {
+                reason = format!("{reason}; {held}");
+                who = format!("{who}; then {lifts}");
+            }
+            (*since, reason, who)
+        }
         FlowState::Live { phase, stop } => live_flow(facts, *phase, stop),
     };
     let mut hints = waits::flow_hints(flow);

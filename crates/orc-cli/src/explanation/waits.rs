@@ -1,7 +1,7 @@
 //! Why a step waits that has no run, why a flow or step is held, and who can change that.
 
 use orc_domain::budget::Wall;
-use orc_domain::flow::{Flow, FlowState, Step, StepNo, StepState};
+use orc_domain::flow::{Flow, Step, StepNo, StepState};
 use orc_domain::hold::{Hold, HoldReason, HoldScope};
 use orc_domain::request::{Request, RequestKind, RequestState};
 use orc_domain::time::Timestamp;
@@ -116,7 +116,7 @@ pub(super) fn flow_held(facts: &Facts<'_>) -> Option<(Timestamp, String, String)
 
 /// What helps a flow as a whole on.
 pub(super) fn flow_hints(flow: &Flow) -> Vec<String> {
-    if !matches!(flow.head.state, FlowState::Live { .. }) {
+    if flow.is_finished() {
         return Vec::new();
     }
     let id = flow.spec.id;
