@@ -39,7 +39,7 @@ const fn outcome_word(outcome: &RunOutcome) -> &'static str {
 fn why(outcome: &RunOutcome) -> Option<String> {
     match outcome {
         RunOutcome::Delivered => None,
-        RunOutcome::NoDeliverable { missing } => Some(format!("{missing} is missing")),
+        RunOutcome::NoDeliverable { missing } => Some(missing.clone()),
         RunOutcome::Blocked { why } => Some(why.clone()),
         RunOutcome::Failed(failure) => Some(failure.to_string()),
         RunOutcome::Cancelled { reason } => Some(stop_words(*reason).to_owned()),
