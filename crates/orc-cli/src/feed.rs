@@ -219,6 +219,7 @@ pub(crate) fn of_dispatcher(error: DispatcherError) -> Failure {
     match error {
         DispatcherError::Unknown(flow) => not_found(format!("there is no flow {flow}")),
         DispatcherError::Answer(error) => Failure::new(Exit::Refused, error.to_string()),
+        error @ DispatcherError::MayNot(_) => Failure::new(Exit::Refused, error.to_string()),
         error @ DispatcherError::NoRequest(_) => not_found(error.to_string()),
         error => unavailable("the flow cannot be carried on").because(error),
     }

@@ -8,7 +8,7 @@ use orc_domain::principal::Principal;
 use orc_domain::request::Standing;
 use orc_domain::time::Millis;
 use orc_runtime::retention::{Keep, Retention};
-use orc_runtime::{Shape, Standings};
+use orc_runtime::{Known, Shape, Standings};
 use orc_spec::SourceFile;
 use orc_spec::diagnostic::Severity;
 use orc_spec::settings::{FileKind, Origin, PartialSettings, Person, Role, Setting, SettingError, Settings};
@@ -66,10 +66,14 @@ fn standings(people: BTreeMap<String, Person>, groups: BTreeMap<String, Vec<Stri
         };
         let known = people.iter().find(|(name, person)| is(person) || *who == Principal::Person((*name).clone()));
         let Some((name, person)) = known else {
-            return Standing { names: BTreeSet::new(), admin: matches!(who, Principal::Os(_)) };
+            let admin = matches!(who, Principal::Os(_));
+            let standing = Standing { names: BTreeSet::new(), admin };
+            return Known { who: who.clone(), standing, operates: admin };
         };
         let member = groups.iter().filter(|(_, members)| members.contains(name)).map(|(group, _)| group.clone());
-        Standing { names: member.chain([name.clone()]).collect(), admin: person.role >= Role::Approve }
+        let names = member.chain([name.clone()]).collect();
+        let standing = Standing { names, admin: person.role >= Role::Approve };
+        Known { who: Principal::Person(name.clone()), standing, operates: person.role >= Role::Operate }
     })
 }
 

@@ -293,7 +293,7 @@ fn said(done: Result<(), DispatcherError>) -> Response {
         Err(DispatcherError::Ending) => Response::Ending,
         Err(error) => {
             let unknown = matches!(error, DispatcherError::Unknown(_) | DispatcherError::NoRequest(_));
-            let refused = matches!(error, DispatcherError::Answer(_));
+            let refused = matches!(error, DispatcherError::Answer(_) | DispatcherError::MayNot(_));
             Response::Error { message: chain(&error), unknown, refused }
         }
     }

@@ -36,4 +36,4 @@ pub use dispatcher::{Definition, Definitions, Dispatcher, DispatcherError, Heard
 pub use follow::{Follower, Seen};
 pub use recovery::Recovered;
 pub use router::Router;
-pub use shell::{Shape, Standings, Trouble};
+pub use shell::{Known, Shape, Standings, Trouble};

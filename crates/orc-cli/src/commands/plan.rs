@@ -406,7 +406,11 @@ mod tests {
             host_env: BTreeMap::new(),
             command: String::new(),
             retention: orc_runtime::retention::Retention::default(),
-            standing: orc_runtime::Standings::new(|_| orc_domain::request::Standing::default()),
+            standing: orc_runtime::Standings::new(|who| orc_runtime::Known {
+                who: who.clone(),
+                standing: orc_domain::request::Standing::default(),
+                operates: true,
+            }),
         };
         let took = |key: &str, millis: u64| (key.to_owned(), vec![Millis::from_millis(millis)]);
         let history = History { took: BTreeMap::from([took("a", 500), took("b", 100), took("c", 100), took("d", 30)]) };
