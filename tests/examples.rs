@@ -1,6 +1,7 @@
 //! Every pipeline in `pipelines/`, run to its end through the binary, in a small repository of git, with the agents in
 //! `agents/`; the test answers what people are asked.
 #![expect(clippy::disallowed_methods, reason = "the tests make a repository with git, as a user does")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 

@@ -10,7 +10,7 @@ asked=$(printf '%s\n' "$prompt" | sed '1,/^# What you are asked$/d')
 
 # Text as a JSON string.
 json() {
-  printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g; s/	/\\t/g' | awk '{ printf "%s%s", sep, $0; sep = "\\n" } BEGIN { printf "\"" } END { printf "\"" }'
+  printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g; s/	/\\t/g' | awk 'BEGIN { printf "\"" } { printf "%s%s", sep, $0; sep = "\\n" } END { printf "\"" }'
 }
 
 # Lines as a JSON list of strings.
