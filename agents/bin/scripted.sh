@@ -10,7 +10,7 @@ asked=$(printf '%s\n' "$prompt" | sed '1,/^# What you are asked$/d')
 
 # Text as a JSON string.
 json() {
-  printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g; s/	/\\t/g' | awk '{ printf "%s%s", sep, $0; sep = "\\n" } BEGIN { printf "\"" } END { printf "\"" }'
+  printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g; s/	/\\t/g' | awk 'BEGIN { printf "\"" } { printf "%s%s", sep, $0; sep = "\\n" } END { printf "\"" }'
 }
 
 # Lines as a JSON list of strings.
@@ -27,7 +27,7 @@ event() { printf '{"type":"%s"%s}\n' "$1" "$2"; }
 tool() { event tool ",\"name\":\"$1\",\"state\":\"$2\",\"input\":$(json "$3")"; }
 output() { event output ",\"value\":$1"; }
 # A script costs nothing; it counts all the same, so that budgets have something to count.
-used() { event usage ",\"input\":${#prompt},\"output\":40,\"calls\":1,\"tool_calls\":$1"; }
+used() { event usage ",\"input\":${#prompt},\"output\":40,\"calls\":1"; }
 fail() { event error ",\"family\":\"unknown\",\"message\":$(json "$1")"; exit 1; }
 
 # The two words of the first request in the text, or nothing.
@@ -57,7 +57,7 @@ plan() {
     event blocked ",\"why\":$(json "no file below src has the word $old")"
     exit 0
   fi
-  used 1
+  used
   output "{\"parts\":[$parts]}"
 }
 
@@ -80,7 +80,7 @@ code() {
   done <<INSTRUCTIONS
 $instructions
 INSTRUCTIONS
-  used 1
+  used
   event message ",\"text\":$(json "Changed: $(printf '%s' "$changed" | tr '\n' ' ')")"
   output "{\"changed\":$(printf '%s' "$changed" | list),\"note\":\"replaced words\"}"
 }
@@ -92,7 +92,7 @@ review() {
   verdict=pass
   if [ -n "$findings" ]; then verdict=fail; fi
   if printf '%s\n' "$asked" | grep -q '^Tests: failed'; then verdict=fail; fi
-  used 1
+  used
   event message ",\"text\":$(json "verdict: $verdict")"
   output "{\"verdict\":\"$verdict\",\"findings\":$(printf '%s\n' "$findings" | list)}"
 }
@@ -100,7 +100,7 @@ review() {
 investigate() {
   tool grep finished 'randomness and time'
   suspects=$(git grep -nE 'SEED|RANDOM|date \+|sleep [0-9]' -- . ':!agents' ':!pipelines' | cut -d: -f1,2 || true)
-  used 1
+  used
   output "{\"suspects\":$(printf '%s\n' "$suspects" | list),\"why\":\"these lines read a seed, a clock or a random number\"}"
 }
 
@@ -116,7 +116,7 @@ judge() {
   done <<LINES
 $asked
 LINES
-  used 0
+  used
   output "{\"urgent\":$(printf '%s' "$urgent" | list),\"later\":$(printf '%s' "$later" | list)}"
 }
 

@@ -65,12 +65,14 @@ pub(crate) enum Command {
     /// Run what failed in a finished flow again, as a new flow
     #[command(after_help = examples::RETRY)]
     Retry(RetryArgs),
-    /// Carry on what a crash left, to its end
+    /// Carry on what a crash left, or what was paused, to its end
     #[command(after_help = examples::RESUME)]
     Resume(ResumeArgs),
     /// Let nothing more of a flow, or of one of its steps, start; `resume` lets it go on
+    #[command(after_help = examples::PAUSE)]
     Pause(PauseArgs),
     /// Write to the agent of a step: its next run reads it
+    #[command(after_help = examples::MESSAGE)]
     Message(MessageArgs),
     /// What waits for people: list, show, approve, deny
     #[command(subcommand)]
@@ -256,7 +258,7 @@ pub(crate) enum FlowsCommand {
     Retry(RetryArgs),
     /// As `resume`
     Resume(ResumeArgs),
-    /// Let nothing more of one, or of one of its steps, start
+    /// As `pause`
     Pause(PauseArgs),
 }
 
@@ -265,6 +267,12 @@ pub(crate) struct FlowsListArgs {
     /// Only flows that are not finished
     #[arg(long)]
     pub(crate) live: bool,
+    /// Only flows that wait for people, a time, an event or another flow, and do nothing else
+    #[arg(long, conflicts_with = "queued")]
+    pub(crate) waiting: bool,
+    /// Only flows that wait for their concurrency group
+    #[arg(long)]
+    pub(crate) queued: bool,
     /// At most this many
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: u32,
@@ -361,6 +369,9 @@ pub(crate) struct ResumeArgs {
     /// Every unfinished flow
     #[arg(long, conflicts_with = "ids")]
     pub(crate) all: bool,
+    /// Only this paused step of the flow goes on
+    #[arg(long, value_name = "PATH", conflicts_with = "all")]
+    pub(crate) step: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]

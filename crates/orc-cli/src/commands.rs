@@ -24,7 +24,7 @@ mod retry;
 mod run;
 mod runs;
 mod schema;
-mod status;
+pub(crate) mod status;
 mod validate;
 
 use orc_domain::request::Answer;

@@ -41,6 +41,21 @@ impl Context {
         Ok(settings)
     }
 
+    /// Names of people and groups, for who checks files: settings with mistakes, which are told elsewhere, leave them open.
+    pub(crate) fn names(&self) -> Option<BTreeSet<String>> {
+        let read = |path: &Path, name: &str, kind| {
+            let text = match std::fs::read_to_string(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Some(PartialSettings::default()),
+                text => text.ok()?,
+            };
+            let (partial, diagnostics) = PartialSettings::parse(&SourceFile::new(name, text), kind);
+            diagnostics.iter().all(|problem| problem.severity != Severity::Error).then_some(partial)
+        };
+        let managed = read(Path::new(MANAGED), MANAGED, FileKind::Managed)?;
+        let workspace = read(&self.root.join(WORKSPACE), WORKSPACE, FileKind::Workspace)?;
+        Some(Settings::resolve(&[managed, workspace]).names())
+    }
+
     /// The settings of an instance that carries flows on.
     pub(crate) fn shape(&self, command: &str, limits: &LimitArgs) -> CommandResult<Shape> {
         let settings = self.settings(limits)?;

@@ -8,7 +8,6 @@ use orc_domain::profile::Profile;
 use orc_spec::{Compiled, Library, SourceFile, compile};
 
 use crate::agents::{read_agents, text_of};
-use crate::args::LimitArgs;
 use crate::context::Context;
 use crate::failure::CommandResult;
 
@@ -17,12 +16,13 @@ pub(crate) struct Shelf<'a> {
     context: &'a Context,
     agents: BTreeMap<String, Profile>,
     broken_agents: BTreeSet<String>,
-    people: BTreeSet<String>,
+    people: Option<BTreeSet<String>>,
 }
 
 impl<'a> Shelf<'a> {
-    /// Reads the agents and the settings. An agent that has mistakes is not on it: who names it is told so.
-    pub(crate) fn of(context: &'a Context, limits: &LimitArgs) -> CommandResult<Self> {
+    /// Reads the agents. An agent that has mistakes is not on it: who names it is told so. `people` are the names of the
+    /// settings; none: they are not known, and no name is called a wrong one.
+    pub(crate) fn of(context: &'a Context, people: Option<BTreeSet<String>>) -> CommandResult<Self> {
         let (mut agents, mut broken_agents) = (BTreeMap::new(), BTreeSet::new());
         for agent in read_agents(context)? {
             let name = agent.name().to_owned();
@@ -31,7 +31,6 @@ impl<'a> Shelf<'a> {
                 None => drop(broken_agents.insert(name)),
             }
         }
-        let people = context.settings(limits)?.names();
         Ok(Self { context, agents, broken_agents, people })
     }
 
@@ -46,7 +45,7 @@ impl<'a> Shelf<'a> {
             schemas: &schemas,
             agents: &self.agents,
             broken_agents: &self.broken_agents,
-            people: Some(&self.people),
+            people: self.people.as_ref(),
         };
         compile(source, &library)
     }

@@ -6,7 +6,7 @@ use orc_ports::reader::{AnyId, Reader as _};
 use orc_store_sqlite::SqliteReader;
 
 use super::change::{self, Said};
-use super::pause::parse_step;
+use super::explain::parse_step;
 use crate::args::MessageArgs;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -29,7 +29,7 @@ pub(crate) async fn run(context: &Context, args: MessageArgs) -> CommandResult {
     let said = Said {
         command: "message",
         done: format!("{id} is in the inbox of `{path}` of {flow}"),
-        vain: format!("`{path}` of {flow} reads no messages: it is over, or no agent"),
+        vain: format!("`{path}` of {flow} reads no messages: it is over, or no step of an agent"),
     };
     let change = Change::Message { flow, path, id, text: args.text };
     change::make(context, change, said, args.output.output).await
@@ -55,7 +55,11 @@ async fn addressee(
         AnyId::Flow(flow) => (flow, None),
     };
     match (found, &args.step) {
-        ((flow, _), Some(step)) => Ok((flow, parse_step(step)?)),
+        ((flow, _), Some(step)) => {
+            let known = reader.flow(flow).await.map_err(of_store)?;
+            let known = known.ok_or_else(|| not_found(format!("there is no flow {flow}")))?;
+            Ok((flow, parse_step(&known, step)?))
+        }
         ((flow, Some(path)), None) => Ok((flow, path)),
         ((flow, None), None) => {
             let what = format!("{flow} is a flow: say which of its steps is meant");

@@ -57,7 +57,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
 pub(crate) fn compile_file(context: &Context, name: &str, limits: &LimitArgs) -> CommandResult<Definitions> {
     let file = context.pipeline_file(name)?;
     let source = context.source(&file)?;
-    let shelf = Shelf::of(context, limits)?;
+    let shelf = Shelf::of(context, Some(context.settings(limits)?.names()))?;
     let compiled = shelf.compile(&source);
     let colour = host::colour(std::io::stderr().is_terminal());
     for diagnostic in &compiled.diagnostics {

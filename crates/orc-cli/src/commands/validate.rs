@@ -9,7 +9,6 @@ use orc_spec::sarif;
 use orc_spec::settings::{FileKind, PartialSettings};
 
 use crate::agents::{agent_files, compile_agents, is_agent_file};
-use crate::args::LimitArgs;
 use crate::args::{ProblemForm, ValidateArgs};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -40,7 +39,7 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> CommandResult {
 
 /// Each file by itself, agents also together, in the order given.
 fn check(context: &Context, files: &[PathBuf]) -> CommandResult<Vec<Checked>> {
-    let shelf = Shelf::of(context, &LimitArgs::default())?;
+    let shelf = Shelf::of(context, context.names())?;
     let mut checked = Vec::new();
     let mut agents = Vec::new();
     for file in files {

@@ -17,11 +17,11 @@ use super::*;
 
 const NOW: i64 = 1_000_000;
 
-fn at(seconds_ago: i64) -> Timestamp {
+pub(super) fn at(seconds_ago: i64) -> Timestamp {
     Timestamp::from_millis(NOW - seconds_ago * 1000)
 }
 
-fn spec(key: &str, needs: &[u32]) -> StepSpec {
+pub(super) fn spec(key: &str, needs: &[u32]) -> StepSpec {
     StepSpec {
         key: key.to_owned(),
         phase: PhaseKind::Main,
@@ -44,7 +44,7 @@ fn spec(key: &str, needs: &[u32]) -> StepSpec {
 }
 
 /// `build`, `test` that needs it and is a fan-out, `report` in `finally`.
-fn pipeline() -> Pipeline {
+pub(super) fn pipeline() -> Pipeline {
     let list = orc_domain::expr::Expr::Literal(Value::List(Vec::new()));
     let elements = Elements::List { list, binding: "item".to_owned() };
     let fan = Fan { elements, limit: Some(2), fail_fast: true };
@@ -65,7 +65,7 @@ fn pipeline() -> Pipeline {
     }
 }
 
-fn step(no: u32, path: &str, spec: u32, state: StepState) -> Step {
+pub(super) fn step(no: u32, path: &str, spec: u32, state: StepState) -> Step {
     Step {
         no: StepNo(no),
         path: path.parse().unwrap(),
@@ -87,12 +87,12 @@ fn step(no: u32, path: &str, spec: u32, state: StepState) -> Step {
     }
 }
 
-fn element(no: u32, index: u32, state: StepState) -> Step {
+pub(super) fn element(no: u32, index: u32, state: StepState) -> Step {
     let element = Element { group: StepNo(1), index, value: Value::Null };
     Step { origin: Origin::Element(element), ..step(no, &format!("test[{index}]"), 1, state) }
 }
 
-fn flow(steps: Vec<Step>) -> Flow {
+pub(super) fn flow(steps: Vec<Step>) -> Flow {
     Flow {
         spec: FlowSpec {
             id: FlowId::from_uuid(Uuid::from_u128(1)),
@@ -134,7 +134,7 @@ fn flow(steps: Vec<Step>) -> Flow {
 }
 
 /// Three steps, the first one in this state, the others blocked.
-fn flow_with(state: StepState) -> Flow {
+pub(super) fn flow_with(state: StepState) -> Flow {
     let blocked = |no, path: &str| step(no, path, no, StepState::Blocked);
     flow(vec![step(0, "build", 0, state), blocked(1, "test"), blocked(2, "report")])
 }
@@ -144,7 +144,7 @@ fn over(mut flow: Flow, outcome: FlowOutcome) -> Flow {
     flow
 }
 
-fn run_id() -> RunId {
+pub(super) fn run_id() -> RunId {
     RunId::from_uuid(Uuid::from_u128(7))
 }
 
@@ -157,12 +157,12 @@ fn finished(outcome: StepOutcome) -> StepState {
     StepState::Finished { outcome }
 }
 
-fn ready(not_before: Timestamp, held_by: Option<Held>) -> StepState {
+pub(super) fn ready(not_before: Timestamp, held_by: Option<Held>) -> StepState {
     StepState::Ready { not_before, held_by, wake: WakeReason::PipelineStep }
 }
 
 /// A flow whose first step is tried by a run in this state.
-fn flow_with_run(state: RunState) -> Flow {
+pub(super) fn flow_with_run(state: RunState) -> Flow {
     let mut flow = flow_with(StepState::Active { run: run_id() });
     let run = Run {
         id: run_id(),
@@ -180,12 +180,12 @@ fn flow_with_run(state: RunState) -> Flow {
     flow
 }
 
-fn running(stop: Option<Stopping>) -> RunState {
+pub(super) fn running(stop: Option<Stopping>) -> RunState {
     let process = Process { pid: 4711, start_ticks: 1, instance: InstanceId::from_uuid(Uuid::from_u128(3)) };
     RunState::Running { since: at(8), process, deadline: at(-52), stop }
 }
 
-fn holder(flows: &[FlowId], trouble: Option<&str>) -> Carrier {
+pub(super) fn holder(flows: &[FlowId], trouble: Option<&str>) -> Carrier {
     let instance = InstanceId::from_uuid(Uuid::from_u128(3));
     let holder = Holder { pid: 99, instance, command: "run".to_owned(), since: at(100) };
     let says = Says::Carries { flows: flows.iter().copied().collect(), slots: 2, trouble: trouble.map(str::to_owned) };
@@ -203,13 +203,14 @@ fn explain(flow: &Flow, no: u32, carrier: &Carrier, evidence: Option<RunEvidence
         carrier,
         runs: evidence.map(|evidence| (run_id(), evidence)).into_iter().collect(),
         slots: &slots,
+        others: &BTreeMap::new(),
         past: &past(None),
     };
     explain_step(&facts, &flow.steps[no as usize])
 }
 
 /// The run of `build`, and who cancelled.
-fn past(cancelled_by: Option<&str>) -> Progress {
+pub(super) fn past(cancelled_by: Option<&str>) -> Progress {
     let mut past = Progress::default();
     let outcome = orc_domain::run::RunOutcome::Delivered;
     let fact = Fact::CommandRunCompleted { path: StepPath::root("build"), run: run_id(), attempt: 1, outcome };
@@ -408,6 +409,7 @@ fn a_flow_is_explained_by_its_steps_and_its_end() {
             carrier: &holder(&[flow.spec.id], None),
             runs: BTreeMap::new(),
             slots: &[],
+            others: &BTreeMap::new(),
             past: &past(cancelled_by),
         };
         explain_flow(&facts)

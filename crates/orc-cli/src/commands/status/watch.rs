@@ -26,7 +26,7 @@ use crate::view;
 use crate::view::canvas::Canvas;
 
 /// Members of documents that change while nothing happens.
-const RESTLESS: [&str; 4] = ["last_output_at", "bytes", "last_event", "pending_effects"];
+const RESTLESS: [&str; 6] = ["last_output_at", "bytes", "last_event", "pending_effects", "usage", "live_usage"];
 
 pub(super) async fn run(context: &Context, args: &StatusArgs) -> CommandResult {
     let form = args.output.output;
