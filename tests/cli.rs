@@ -189,7 +189,8 @@ fn the_reference_describes_every_command() {
     assert!(world.run_to(0, &["reference", "consumers"]).out.contains("| `temp-files` | `FlowFinished` |"));
     let keys = world.run_to(0, &["reference", "keys"]).out;
     assert!(
-        keys.contains("| `needs` | a name, or a list of names |") && keys.contains("| `orchestrate` | not available yet |")
+        keys.contains("| `needs` | a name, or a list of names |")
+            && keys.contains("| `orchestrate` | not available yet |")
     );
 }
 
