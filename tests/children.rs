@@ -306,3 +306,26 @@ fn pipelines_that_call_each_other_are_refused_with_the_circle() {
     let said = world.run_to(3, &["run", "a"]);
     assert!(said.err.contains("pipelines/a.yaml -> pipelines/b.yaml -> pipelines/a.yaml"), "{}", said.err);
 }
+
+#[test]
+fn a_child_that_a_person_paused_goes_on_only_when_somebody_lets_it() {
+    let (world, mut gate) = held();
+    let running = world.start(&["run", "above"]);
+    let child = reach(&world);
+    let above = world.flow_of("above").unwrap();
+    world.run_to(0, &["pause", &child, "--reason", "mine"]);
+    world.run_to(0, &["pause", &above, "--reason", "theirs"]);
+    let told = || world.run_to(0, &["explain", &child]).out;
+    until("the child is held twice", || told().contains("mine") || told().contains("theirs"));
+    gate.open();
+    until("what ran is over", || world.ends(&child)["two"] == "succeeded");
+    // The flow above goes on; its child is held by a person still.
+    let resumed = world.start(&["resume", &above]);
+    until("the flow above is lifted", || !world.run_to(0, &["explain", &above]).out.contains("theirs"));
+    until("the child knows", || !told().contains("theirs"));
+    assert!(told().contains("mine"), "{}", told());
+    assert_eq!(world.ends(&child)["three"], "ready");
+    world.run_to(0, &["resume", &child]);
+    assert_eq!((running.wait().code, resumed.wait().code), (Some(0), Some(0)));
+    assert_eq!(journal(&world)["after 5"], 1);
+}

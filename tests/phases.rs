@@ -293,6 +293,9 @@ impl Scene {
     fn assert_whole(&self, again: Option<&str>) {
         self.assert_ended(&self.flow, "succeeded", &[]);
         self.assert_ended(&self.child(), "succeeded", &[]);
+        let flows = self.world.json(&["flows", "list", "--limit", "100"]);
+        let children = flows["flows"].as_array().unwrap().iter().filter(|flow| flow["pipeline"] == "child");
+        assert_eq!(children.count(), 1, "the child was started once");
         self.assert_marks(again);
         let journal = lines(self.world.repo().join("journal"));
         assert_eq!(journal.iter().filter(|line| line.starts_with("end ")).count(), 22, "{journal:#?}");

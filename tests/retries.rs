@@ -287,3 +287,26 @@ fn attempts_and_losses_begin_anew() {
     let step = world.steps(&newest(&world))["a"].clone();
     assert_eq!((&step["attempts"], &step["losses"]), (&2.into(), &0.into()));
 }
+
+#[test]
+fn a_finally_that_failed_fails_the_flow_and_runs_again() {
+    let world = world(
+        "steps: { a: { run: 'MARK' } }\nfinally:\n  undo: { run: 'MARK; test -e fixed' }\n  tell: { run: 'MARK' }\n",
+    );
+    let said = world.run_to(1, &["run", "one"]);
+    assert_eq!(since(&world), ["a", "tell", "undo"]);
+    assert!(said.out.contains("`undo` failed first"), "{}", said.out);
+    world.write("fixed", "");
+    world.run_to(0, &["retry", &newest(&world)]);
+    assert_eq!(since(&world), ["tell", "undo"], "`finally` as a whole, and nothing else");
+}
+
+#[test]
+fn a_resume_of_what_is_over_ends_at_once_and_says_so() {
+    let world = world("steps: { a: { run: 'MARK' } }\n");
+    world.run_to(0, &["run", "one"]);
+    let said = world.run(&["resume", &newest(&world)]);
+    assert_eq!(since(&world), ["a"]);
+    assert!(said.out.contains("one succeeded") || said.err.contains("is over"), "{}{}", said.out, said.err);
+    assert!(world.run_to(0, &["resume", "--all"]).err.contains("no flow is unfinished"));
+}

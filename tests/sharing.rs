@@ -374,3 +374,25 @@ fn events_of_other_flows_are_heard_and_those_before_the_wait_are_not() {
     assert_eq!(running.wait().code, Some(0));
     assert_eq!(lines(world.repo().join("heard")), ["bell succeeded"]);
 }
+
+#[test]
+fn an_answer_counts_while_nobody_carries_the_flow_on() {
+    let world = World::new();
+    world.pipeline(
+        "asks",
+        "steps:\n  ask: { approval: { message: Well? } }\n  go: { needs: ask, run: 'echo go >> journal' }\n",
+    );
+    let running = world.start(&["run", "asks"]);
+    let request = asked(&world);
+    running.signal(Signal::KILL);
+    running.wait();
+    world.run_to(0, &["approvals", "approve", &request]);
+    let again = world.run_to(5, &["approvals", "deny", &request]);
+    assert!(again.err.contains("is approved already"), "{}", again.err);
+    let flow = world.flow_of("asks").unwrap();
+    if world.outcome(&flow) == "live" {
+        world.run_to(0, &["resume", &flow]);
+    }
+    assert_eq!(world.outcome(&flow), "succeeded");
+    assert_eq!(lines(world.repo().join("journal")), ["go"]);
+}

@@ -19,10 +19,12 @@ use orc_domain::wait::Wait;
 
 use crate::draft::Draft;
 use crate::inputs::failed;
+use crate::retry::{jitter_of, spread};
 
 /// A step whose agent fell silent this often fails.
 pub const MAX_SILENCES: u32 = 3;
-/// Waits before another attempt after a service outside had a bad moment; then the step's own `retry:` decides.
+/// Waits before another attempt after a service outside had a bad moment, each plus up to a quarter; then the step's own
+/// `retry:` decides.
 pub const UPSTREAM_WAITS: [Millis; 4] =
     [Millis::from_secs(120), Millis::from_secs(600), Millis::from_secs(1800), Millis::from_secs(7200)];
 
@@ -186,7 +188,9 @@ impl Draft<'_> {
                 self.edit(no, |step| step.upstream += 1);
                 self.take(Transition::StepUpstream);
                 let step = self.step(no);
-                let (path, attempt, not_before) = (step.path.clone(), step.attempts + 1, self.now + wait);
+                let jitter = jitter_of(self.resident.flow.spec.id.uuid(), step.path.as_str());
+                let not_before = self.now + spread(wait, step.upstream, jitter);
+                let (path, attempt) = (step.path.clone(), step.attempts + 1);
                 self.tell(Fact::RetryPlanned { path, attempt, not_before });
                 self.make_ready(no, not_before, WakeReason::PipelineStep);
             }

@@ -133,18 +133,22 @@ impl Draft<'_> {
     }
 }
 
-/// The wait before the attempt after `failures` failures: doubled each time, bounded, plus up to a quarter so that
-/// steps that failed together do not come back together. `jitter` is any number that differs between steps.
+/// The wait before the attempt after `failures` failures: doubled each time, bounded, spread.
 fn backoff(retry: Retry, failures: u32, jitter: u64) -> Millis {
     let doublings = failures.saturating_sub(1).min(63);
-    let wait = retry.backoff.saturating_mul(1_u64 << doublings).min(retry.max_backoff);
-    let spread = wait.as_millis() / 4;
-    let extra = if spread == 0 { 0 } else { jitter.wrapping_mul(u64::from(failures) | 1) % (spread + 1) };
+    spread(retry.backoff.saturating_mul(1_u64 << doublings).min(retry.max_backoff), failures, jitter)
+}
+
+/// A wait plus up to a quarter, so that steps that failed together do not come back together. `jitter` is any number that
+/// differs between steps, `count` how often they waited.
+pub(crate) fn spread(wait: Millis, count: u32, jitter: u64) -> Millis {
+    let most = wait.as_millis() / 4;
+    let extra = if most == 0 { 0 } else { jitter.wrapping_mul(u64::from(count) | 1) % (most + 1) };
     Millis::from_millis(wait.as_millis().saturating_add(extra))
 }
 
 /// 64 bits that differ from step to step and are the same for the same step.
-fn jitter_of(flow: uuid::Uuid, path: &str) -> u64 {
+pub(crate) fn jitter_of(flow: uuid::Uuid, path: &str) -> u64 {
     let derived = RunId::derived(flow, path).uuid();
     derived.as_u64_pair().1
 }

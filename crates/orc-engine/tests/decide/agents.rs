@@ -219,7 +219,9 @@ fn bad_moments_outside_wait_longer_each_time_and_then_use_up_the_retries() {
     for wait in UPSTREAM_WAITS {
         let ended = scene.now;
         assert_eq!(starts(&scene.end("a", upstream())), Vec::<String>::new());
-        assert_eq!(scene.resident.wake_at(), Some(ended + wait));
+        // Agents that met the same bad moment do not all come back at once.
+        let at = scene.resident.wake_at().unwrap();
+        assert!(at >= ended + wait && at <= ended + wait + Millis::from_millis(wait.as_millis() / 4), "{at}");
         assert!(scene.flow().runs.is_empty(), "it holds no slot");
         scene.ring();
     }
