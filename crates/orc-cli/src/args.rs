@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// Why something is not running, or why it ended so
     #[command(after_help = examples::EXPLAIN)]
     Explain(ExplainArgs),
-    /// Flows: list, show, cancel, retry, resume
+    /// Flows: list, show, cancel, retry, resume, pause
     #[command(subcommand)]
     Flows(FlowsCommand),
     /// Runs: list, show
@@ -56,6 +56,9 @@ pub(crate) enum Command {
     /// Agents: list, show
     #[command(subcommand)]
     Agents(AgentsCommand),
+    /// What was said to agents and by them: list, show
+    #[command(subcommand)]
+    Conversations(ConversationsCommand),
     /// The output of a run, or of all runs of a flow
     #[command(after_help = examples::LOGS)]
     Logs(LogsArgs),
@@ -293,6 +296,9 @@ pub(crate) struct RunsListArgs {
     /// Only of this flow
     #[arg(long, value_name = "ID")]
     pub(crate) flow: Option<String>,
+    /// Only of this agent
+    #[arg(long, value_name = "NAME", conflicts_with = "flow")]
+    pub(crate) agent: Option<String>,
     /// At most this many
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: u32,
@@ -306,6 +312,36 @@ pub(crate) enum AgentsCommand {
     List(OutputArgs),
     /// One agent with its system prompt
     Show(AgentArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConversationsCommand {
+    /// Conversations, one for each step of an agent, the last active first
+    List(ConversationsListArgs),
+    /// What was said in one, or in all of a flow, in the order of time
+    Show(ConversationArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConversationsListArgs {
+    /// Only of this flow, by id or a unique ending of it
+    pub(crate) flow: Option<String>,
+    /// At most this many
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConversationArgs {
+    /// A flow, or a run or request of the conversation, by id or a unique ending of it
+    pub(crate) id: String,
+    /// Only this step of the flow
+    #[arg(long, value_name = "PATH")]
+    pub(crate) step: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -333,6 +369,9 @@ pub(crate) struct LogsArgs {
     /// With what happened to the steps and the flow, in the order of time
     #[arg(long)]
     pub(crate) events: bool,
+    /// Lines of agents as they were printed; otherwise their events are put into words
+    #[arg(long)]
+    pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -7,6 +7,7 @@ mod carry;
 mod change;
 mod completions;
 mod config;
+mod conversations;
 mod db;
 mod doctor;
 mod explain;
@@ -30,7 +31,8 @@ mod validate;
 use orc_domain::request::Answer;
 
 use crate::args::{
-    AgentsCommand, ApprovalsCommand, Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand,
+    AgentsCommand, ApprovalsCommand, Arguments, Command, ConfigCommand, ConversationsCommand, DbCommand, FlowsCommand,
+    RunsCommand,
 };
 use crate::context::Context;
 use crate::failure::CommandResult;
@@ -52,6 +54,8 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Runs(RunsCommand::Show(args)) => runs::show(&context, &args).await,
         Command::Agents(AgentsCommand::List(args)) => agents::list(&context, args),
         Command::Agents(AgentsCommand::Show(args)) => agents::show(&context, &args),
+        Command::Conversations(ConversationsCommand::List(args)) => conversations::list(&context, &args).await,
+        Command::Conversations(ConversationsCommand::Show(args)) => conversations::show(&context, &args).await,
         Command::Logs(args) => logs::run(&context, &args).await,
         Command::Cancel(args) | Command::Flows(FlowsCommand::Cancel(args)) => cancel::run(&context, args).await,
         Command::Retry(args) | Command::Flows(FlowsCommand::Retry(args)) => retry::run(&context, args).await,

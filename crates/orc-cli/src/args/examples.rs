@@ -61,7 +61,7 @@ Examples:
   orchestrator logs 4h7m8a --events --since 10m      with what happened to its steps
   orchestrator logs 4h7m8a q6f2zd --output jsonl     lines with run, time and stream
 
-Runs are printed one after another. With `--follow`, `--events` or several ids they are put together in the order of time,
+What an agent tells as events is put into words; `--raw` prints it as it came. Runs are printed one after another. With `--follow`, `--events` or several ids they are put together in the order of time,
 each line with its step before it: `|` stands before output, `--` before remarks, `**` before events. Without `--follow` a
 run that goes on is shown as far as it is written. A run that printed nothing may have no log. Ctrl-C ends with 130.";
 

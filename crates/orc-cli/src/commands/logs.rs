@@ -1,9 +1,11 @@
 //! `logs`: what runs printed, one after another, or merged in the order of time and followed to the end.
 //!
-//! `tail` reads a log as it grows, `merged` puts several logs and the events into one order, `text` prints lines. Text is
-//! shown without what steers a terminal; `--output jsonl` gives the lines of the file as they are.
+//! `tail` reads a log as it grows, `merged` puts several logs and the events into one order, `speech` puts what agents tell
+//! into words, `text` prints lines. Text is shown without what steers a terminal; `--output jsonl` gives the lines of the
+//! file as they are.
 
 mod merged;
+mod speech;
 mod tail;
 mod text;
 
@@ -19,6 +21,7 @@ use orc_ports::reader::{AnyId, Reader as _, RunRecord};
 use orc_store_sqlite::SqliteReader;
 use serde_json::{Value, json};
 
+use self::speech::in_words;
 use self::tail::{Found, Tail};
 use self::text::Printer;
 use super::explain::parse_step;
@@ -56,7 +59,7 @@ pub(crate) async fn run(context: &Context, args: &LogsArgs) -> CommandResult {
     let printed = if args.follow || args.events || (wanted.len() > 1 && !is_document) {
         merged::print(context, &reader, wanted, since, args).await
     } else {
-        one_by_one(context, &reader, &wanted, since, args.output.output).await
+        one_by_one(context, &reader, &wanted, since, args).await
     };
     match printed {
         // The reader of our output has seen enough.
@@ -133,7 +136,7 @@ async fn one_by_one(
     reader: &SqliteReader,
     wanted: &[Wanted],
     since: Option<Timestamp>,
-    form: Form,
+    args: &LogsArgs,
 ) -> Result<Exit, Stopped> {
     let mut records = Vec::new();
     for wanted in wanted {
@@ -146,12 +149,12 @@ async fn one_by_one(
         }
     }
     let one = matches!(wanted, [Wanted::Run(_)]);
-    let logs = Logs { context, records: &records, one, since };
-    match form {
+    let logs = Logs { context, records: &records, one, since, is_raw: args.raw };
+    match args.output.output {
         _ if records.is_empty() => say("nothing has run yet"),
         Form::Table => logs.print_text()?,
         Form::Jsonl => logs.print_lines()?,
-        Form::Json | Form::Yaml => logs.print_document(form)?,
+        form @ (Form::Json | Form::Yaml) => logs.print_document(form)?,
     }
     Ok(Exit::Success)
 }
@@ -172,6 +175,8 @@ struct Logs<'a> {
     /// There is one, and it was asked for by name.
     one: bool,
     since: Option<Timestamp>,
+    /// Events of agents are not put into words.
+    is_raw: bool,
 }
 
 impl Logs<'_> {
@@ -205,7 +210,11 @@ impl Logs<'_> {
                 writeln!(out, "== {} attempt {} ({})", run.path, run.attempt, run.id)?;
             }
             let mut printer = Printer::default();
-            let shown = self.each_line(record, |_, line| Ok(printer.line(&mut out, 0, None, &line)?));
+            let speaks = record.run.agent.is_some() && !self.is_raw;
+            let shown = self.each_line(record, |_, line| {
+                let line = if speaks { in_words(line) } else { line };
+                Ok(printer.line(&mut out, 0, None, &line)?)
+            });
             printer.end(&mut out)?;
             if matches!(shown, Ok(false)) {
                 writeln!(out, "-- {}", no_log(record))?;

@@ -9,7 +9,9 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, not_found};
 use crate::hold::of_store;
+use crate::look::evidence;
 use crate::output::{self, Form, say};
+use crate::view::agent::{liveness_of, usage_words};
 use crate::view::columns::Columns;
 use crate::view::flow::ago;
 use crate::view::run::{document, text, took, word};
@@ -20,16 +22,33 @@ pub(crate) async fn list(context: &Context, args: &RunsListArgs) -> CommandResul
         Some(id) => Some(context.flow_of(&reader, id).await?),
         None => None,
     };
-    let records = reader.runs(flow, None, args.limit).await.map_err(of_store)?;
+    let records = match &args.agent {
+        Some(agent) => reader.runs_by_agent(agent.clone(), None, args.limit).await,
+        None => reader.runs(flow, None, args.limit).await,
+    };
+    let records = records.map_err(of_store)?;
     if args.output.output == Form::Table {
         if records.is_empty() {
-            say("there are no runs yet");
+            say(&match &args.agent {
+                Some(agent) => format!("agent {agent} has no runs"),
+                None => "there are no runs yet".to_owned(),
+            });
             return Ok(Exit::Success);
         }
-        let mut table = Columns::titled(&["RUN", "STEP", "ATTEMPT", "STATE", "CREATED", "TOOK", "FLOW"]);
+        let mut table =
+            Columns::titled(&["RUN", "STEP", "ATTEMPT", "STATE", "CREATED", "TOOK", "AGENT", "USED", "FLOW"]);
         let now = context.now();
         for record in &records {
             let run = &record.run;
+            let agent = run.agent.as_ref();
+            let liveness = liveness_of(run, Some(&evidence(context, run)), now);
+            let name = agent.map_or_else(
+                || "-".to_owned(),
+                |agent| match liveness {
+                    Some(liveness) => format!("{} ({})", agent.agent, liveness.word()),
+                    None => agent.agent.clone(),
+                },
+            );
             table.row([
                 run.id.to_string().as_str(),
                 run.path.as_str(),
@@ -37,6 +56,8 @@ pub(crate) async fn list(context: &Context, args: &RunsListArgs) -> CommandResul
                 word(&run.state),
                 &ago(run.created_at, now),
                 took(record, now).as_deref().unwrap_or("-"),
+                &name,
+                agent.and_then(|agent| usage_words(&agent.usage)).as_deref().unwrap_or("-"),
                 &run.flow.to_string(),
             ]);
         }

@@ -51,9 +51,9 @@ fn told(outcome: &RunOutcome) -> AgentOutcome {
 /// `12.3k tokens, 4 calls, $0.42`; nothing for what used nothing.
 pub(crate) fn usage_words(usage: &Usage) -> Option<String> {
     let parts = [
-        (usage.tokens() > 0).then(|| format!("{} tokens", short_number(usage.tokens()))),
-        (usage.calls > 0).then(|| format!("{} calls", short_number(usage.calls))),
-        (usage.tool_calls > 0).then(|| format!("{} tool calls", short_number(usage.tool_calls))),
+        counted(usage.tokens(), "token"),
+        counted(usage.calls, "call"),
+        counted(usage.tool_calls, "tool call"),
         (usage.cost.as_micros() > 0).then(|| usage.cost.to_string()),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -73,6 +73,12 @@ pub(crate) fn usage_document(usage: &Usage) -> Value {
         "tool_calls": usage.tool_calls,
         "cost_usd_micros": usage.cost.as_micros(),
     })
+}
+
+/// `1 call`, `2 calls`; nothing for none.
+fn counted(number: u64, what: &str) -> Option<String> {
+    let plural = if number == 1 { "" } else { "s" };
+    (number > 0).then(|| format!("{} {what}{plural}", short_number(number)))
 }
 
 /// `950`, `12.3k`, `4.5M`.

@@ -1,16 +1,19 @@
 //! A run, for people and as a document.
 
 use orc_domain::ids::RunId;
-use orc_domain::run::{RunOutcome, RunState, WakeReason};
+use orc_domain::liveness::Liveness;
+use orc_domain::run::{AgentRun, AgentStop, Message, RunOutcome, RunState, WakeReason};
 use orc_domain::time::Timestamp;
 use orc_ports::reader::RunRecord;
 use serde_json::{Value, json};
 
+use super::agent::{liveness_of, usage_document, usage_words};
 use super::columns::{Columns, clean_line};
 use super::flow::ago;
 use super::progress::stop_words;
 use crate::context::Context;
 use crate::evidence::{Seen, last_output_at};
+use crate::look::evidence;
 
 /// Characters of an error.
 const ERROR: usize = 500;
@@ -25,7 +28,7 @@ const fn state_word(state: &RunState) -> &'static str {
 }
 
 /// The word for a run's outcome.
-const fn outcome_word(outcome: &RunOutcome) -> &'static str {
+pub(crate) const fn outcome_word(outcome: &RunOutcome) -> &'static str {
     match outcome {
         RunOutcome::Delivered => "delivered",
         RunOutcome::NoDeliverable { .. } => "no_deliverable",
@@ -36,7 +39,7 @@ const fn outcome_word(outcome: &RunOutcome) -> &'static str {
 }
 
 /// Why it ended so; nothing for what went well.
-fn why(outcome: &RunOutcome) -> Option<String> {
+pub(crate) fn why(outcome: &RunOutcome) -> Option<String> {
     match outcome {
         RunOutcome::Delivered => None,
         RunOutcome::NoDeliverable { missing } => Some(missing.clone()),
@@ -99,6 +102,9 @@ pub(crate) fn document(record: &RunRecord, context: &Context) -> Value {
         "log": context.data.log(run.flow, run.id),
         "last_output_at": last_output_at(context, run.flow, run.id).map(|at| at.to_string()),
     });
+    if let Some(agent) = &run.agent {
+        document["agent"] = agent_document(record, agent, context);
+    }
     if let Some(process) = &record.process {
         document["process"] = json!({
             "pid": process.pid,
@@ -123,6 +129,67 @@ pub(crate) fn document(record: &RunRecord, context: &Context) -> Value {
     document
 }
 
+/// What is known of a run as an agent's.
+fn agent_document(record: &RunRecord, agent: &AgentRun, context: &Context) -> Value {
+    let messages: Vec<Value> = agent.messages.iter().map(message_document).collect();
+    let liveness = liveness_of(&record.run, Some(&evidence(context, &record.run)), context.now());
+    json!({
+        "name": agent.agent,
+        "profile": agent.profile,
+        "silence_ms": agent.silence.as_millis(),
+        "liveness": liveness.map(Liveness::word),
+        "stop_reason": agent.stop.map(AgentStop::word),
+        "messages": messages,
+        "answer": agent.answer,
+        "usage": usage_document(&agent.usage),
+        "output": {
+            "bytes": agent.statistics.bytes,
+            "lines": agent.statistics.lines,
+            "events": agent.statistics.events,
+            "not_understood": agent.statistics.unknown,
+            "too_long": agent.statistics.overlong,
+            "repeats": agent.statistics.repeats,
+            "last_progress_at": agent.statistics.last_progress_at.map(|at| at.to_string()),
+        },
+    })
+}
+
+fn message_document(message: &Message) -> Value {
+    json!({
+        "id": message.id,
+        "from": message.from.to_string(),
+        "at": message.at.to_string(),
+        "text": message.text,
+    })
+}
+
+/// Rows about a run as an agent's.
+fn agent_rows(about: &mut Columns, record: &RunRecord, agent: &AgentRun, context: &Context) {
+    let (run, now) = (&record.run, context.now());
+    let silence = agent.silence;
+    let liveness = liveness_of(run, Some(&evidence(context, run)), now);
+    about.row(["agent", &format!("{} (may be silent for {silence})", agent.agent)]);
+    about.row(["liveness", liveness.map_or("not known yet", Liveness::word)]);
+    if let Some(stop) = agent.stop {
+        about.row(["stopped by", stop.word()]);
+    }
+    about.row(["used", &usage_words(&agent.usage).unwrap_or_else(|| "nothing that it told".to_owned())]);
+    let statistics = &agent.statistics;
+    let not_understood = match statistics.unknown + statistics.overlong {
+        0 => String::new(),
+        some => format!(", {some} not understood"),
+    };
+    about.row(["told", &format!("{} events in {} lines{not_understood}", statistics.events, statistics.lines)]);
+    for message in &agent.messages {
+        let text = clean_line(&message.text, ERROR);
+        about.row(["read", &format!("{} from {}: {text}", ago(message.at, now), message.from)]);
+    }
+    if let Some(answer) = &agent.answer {
+        about.row(["answer", &clean_line(answer, ERROR)]);
+    }
+    about.row(["talk", &format!("orchestrator conversations show {} --step '{}'", run.flow, run.path)]);
+}
+
 /// One run for people.
 pub(crate) fn text(record: &RunRecord, context: &Context) -> String {
     let (run, now) = (&record.run, context.now());
@@ -145,6 +212,9 @@ pub(crate) fn text(record: &RunRecord, context: &Context) -> String {
     about.row(["woken by", run.wake.word()]);
     if let Some(previous) = previous(record) {
         about.row(["after", &previous.to_string()]);
+    }
+    if let Some(agent) = &run.agent {
+        agent_rows(&mut about, record, agent, context);
     }
     match record.started_at {
         Some(at) => about.row(["started", &ago(at, now)]),

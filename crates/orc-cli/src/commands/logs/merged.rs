@@ -18,6 +18,7 @@ use orc_ports::reader::Reader as _;
 use orc_runtime::clock::SystemClock;
 use orc_store_sqlite::SqliteReader;
 
+use super::speech::in_words;
 use super::tail::{Found, Tail};
 use super::text::Printer;
 use super::{Stopped, Wanted, is_wanted, print_line, runs_after};
@@ -50,7 +51,8 @@ pub(super) async fn print(
 ) -> Result<Exit, Stopped> {
     let mut merged = Merged::new(context, reader, wanted, args.events);
     let one_run = matches!(merged.groups.as_slice(), [Group { wanted: Wanted::Run(_), .. }]);
-    let shape = Shape { since, is_json: args.output.output == Form::Jsonl, labels: !one_run || args.events };
+    let is_json = args.output.output == Form::Jsonl;
+    let shape = Shape { since, is_json, labels: !one_run || args.events, is_raw: args.raw };
     let mut out = BufWriter::new(std::io::stdout());
     let mut printer = Printer::default();
     let mut signals = Signals::new()?;
@@ -77,6 +79,8 @@ struct Shape {
     since: Option<Timestamp>,
     is_json: bool,
     labels: bool,
+    /// Events of agents are not put into words.
+    is_raw: bool,
 }
 
 /// What was asked for, and what is known of it.
@@ -96,7 +100,7 @@ struct Source {
 
 enum Kind {
     /// The log of a run; `is_over` once nothing is written to it any more, no tail once there is nothing more to read.
-    Log { run: RunId, tail: Option<Tail>, is_over: bool },
+    Log { run: RunId, is_agent: bool, tail: Option<Tail>, is_over: bool },
     /// The events of a flow, or of some of its steps.
     Events { flow: FlowId, steps: Vec<StepPath>, after: u64, progress: Box<Progress> },
 }
@@ -120,6 +124,7 @@ impl Item {
             Self::Line(..) => 1,
             Self::Event(event) => match event.body.fact {
                 Fact::CommandRunCompleted { .. }
+                | Fact::AgentRunCompleted { .. }
                 | Fact::RetryPlanned { .. }
                 | Fact::StepFinished { .. }
                 | Fact::FlowFinished { .. } => 2,
@@ -230,7 +235,8 @@ impl<'a> Merged<'a> {
             label.push_str(&format!(" #{}", run.attempt));
         }
         let tail = Some(Tail::new(self.context.data.log(run.flow, run.id), run.id));
-        let kind = Kind::Log { run: run.id, tail, is_over: run.state.is_final() };
+        let is_agent = run.agent.is_some();
+        let kind = Kind::Log { run: run.id, is_agent, tail, is_over: run.state.is_final() };
         self.sources.push(Source { label, kind, queue: VecDeque::new() });
     }
 
@@ -315,11 +321,12 @@ impl<'a> Merged<'a> {
         let several_flows = self.several_flows;
         let source = &mut self.sources[number];
         match (item, &mut source.kind) {
-            (Item::Line(text, line), Kind::Log { run, .. }) if is_shown => {
+            (Item::Line(text, line), Kind::Log { run, is_agent, .. }) if is_shown => {
                 let label = shape.labels.then_some(source.label.as_str());
                 if shape.is_json {
                     print_line(out, Some(*run), &text)?
                 } else {
+                    let line = if *is_agent && !shape.is_raw { in_words(line) } else { line };
                     printer.line(out, number, label, &line)?
                 }
             }
