@@ -419,3 +419,43 @@ fn a_flow_that_a_live_one_was_made_from_is_kept() {
     assert_eq!(running.wait().code, Some(0));
     assert_eq!(world.json(&["db", "retention"])["flows"].as_array().unwrap().len(), 2);
 }
+
+#[test]
+fn children_of_a_live_flow_are_kept_although_they_are_over() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("child", "steps: { a: { run: 'echo one' } }\n");
+    let hold = "hold: { needs: below, run: 'echo up >> started; read x < gate' }";
+    world.pipeline("above", &format!("steps:\n  below: {{ pipeline: child }}\n  {hold}\n"));
+    let running = start_held(&world, &["run", "above"]);
+    keep(&world, "{ runs: 1ms, logs: 1ms, events: 1ms }");
+    let nothing = serde_json::json!([]);
+    let shown = world.json(&["db", "retention"]);
+    assert_eq!((&shown["flows"], &shown["logs"], &shown["events"]), (&nothing, &nothing, &0.into()));
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(world.json(&["db", "retention"])["flows"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn artifacts_go_with_their_flow_unless_one_that_stays_took_them_over() {
+    let world = World::new();
+    let made = "make: { run: 'echo whole > report', artifacts: { report: report } }";
+    world.pipeline("keeps", &format!("steps:\n  {made}\n  use: {{ needs: make, run: test -e ok }}\n"));
+    world.run_to(1, &["run", "keeps"]);
+    let first = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    let artifacts = || std::fs::read_dir(world.data().join("artifacts")).unwrap().count();
+    assert_eq!(artifacts(), 1);
+    world.write("ok", "");
+    keep(&world, "{ runs: 1ms }");
+    let shown = world.json(&["db", "retention"]);
+    assert_eq!((&shown["flows"][0], &shown["artifacts"][0]["bytes"]), (&first.as_str().into(), &6.into()), "{shown}");
+    std::fs::remove_file(world.repo().join("orchestrator.yaml")).unwrap();
+    // Minutes go by, so that the retry is not too old when what it was made from is.
+    let retried = world.command(&["retry", &first]).env("ORC_CLOCK_RATE", "100000").output().unwrap();
+    assert!(retried.status.success(), "{retried:?}");
+    keep(&world, "{ runs: 1ms }");
+    let applied = world.json(&["db", "retention", "--apply"]);
+    assert_eq!((&applied["flows"], &applied["artifacts"]), (&serde_json::json!([first]), &serde_json::json!([])));
+    assert_eq!(artifacts(), 1, "the retry took them over");
+}

@@ -5,6 +5,7 @@
 //! lock                 held by the one process that writes; says which
 //! control.sock         that process's ear (0600)
 //! logs/FLOW/RUN.jsonl  output of a run
+//! artifacts/FLOW/RUN/  files that were kept of a run
 //! temp/FLOW/STEP/      $ORC_TEMP: private to a step, kept over its attempts, removed after the flow
 //! temp/FLOW/RUN.out    $ORC_OUTPUT
 //! ```
@@ -117,10 +118,16 @@ impl DataDir {
         self.logs().join(flow.file_name()).join(run.file_name() + ".jsonl")
     }
 
+    /// Files that were kept of steps, a directory for each flow.
+    #[must_use]
+    pub fn kept(&self) -> PathBuf {
+        self.root.join("artifacts")
+    }
+
     /// Files that were kept of a flow's steps.
     #[must_use]
     pub fn artifacts(&self, flow: FlowId) -> PathBuf {
-        self.root.join("artifacts").join(flow.file_name())
+        self.kept().join(flow.file_name())
     }
 
     /// One of them: of an attempt at a step, under its name.

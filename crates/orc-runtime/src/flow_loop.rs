@@ -40,13 +40,6 @@ pub(crate) struct FlowLoop {
     is_parked: bool,
 }
 
-/// Whether a flow left memory.
-enum Parked {
-    Yes,
-    /// Something arrived in between, or there is still something to do.
-    No(Option<Message>),
-}
-
 /// The flow cannot be carried on here.
 enum Stopped {
     /// The program is ending, or can no longer do anything.
@@ -97,9 +90,9 @@ impl FlowLoop {
                 break;
             }
             match self.park() {
-                Parked::Yes => break,
-                Parked::No(Some(message)) => batch.push(message),
-                Parked::No(None) => {
+                Some(message) => batch.push(message),
+                None if self.is_parked => break,
+                None => {
                     let alarm = self.time_to_alarm();
                     tokio::select! {
                         biased;
@@ -120,29 +113,19 @@ impl FlowLoop {
         }
     }
 
-    /// Leaves memory if the flow only waits and nothing of it is under way.
-    fn park(&mut self) -> Parked {
-        let Some(resident) = self.resident.as_ref().filter(|resident| resident.only_waits()) else {
-            return Parked::No(None);
-        };
-        let Some(alarm) = resident.wake_at().filter(|_| self.effects.is_drained()) else {
-            return Parked::No(None);
-        };
+    /// Leaves memory if the flow only waits and nothing of it is under way. Gives what arrived in between.
+    fn park(&mut self) -> Option<Message> {
+        let resident = self.resident.as_ref().filter(|resident| resident.only_waits())?;
+        let alarm = resident.wake_at().filter(|_| self.effects.is_drained())?;
         // First, so that whoever finds no inbox finds the alarm.
         self.shell.live.send_modify(|live| *live += 1);
         self.shell.parked.park(self.id, alarm);
-        match self.shell.router.close_if_empty(self.id, &mut self.inbox) {
-            None => {
-                self.is_parked = true;
-                Parked::Yes
-            }
-            Some(message) => {
-                if self.shell.parked.unpark(self.id) {
-                    self.shell.live.send_modify(|live| *live -= 1);
-                }
-                Parked::No(Some(message))
-            }
+        let message = self.shell.router.close_if_empty(self.id, &mut self.inbox);
+        self.is_parked = message.is_none();
+        if !self.is_parked && self.shell.parked.unpark(self.id) {
+            self.shell.live.send_modify(|live| *live -= 1);
         }
+        message
     }
 
     /// Adds what has arrived while the last commit was under way, and waits a moment for more where that costs nobody

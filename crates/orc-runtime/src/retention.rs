@@ -1,12 +1,15 @@
-//! How long what is over is kept: logs, rows and events that are older than somebody asked for are removed.
+//! How long what is over is kept: files, rows and events that are older than somebody asked for are removed.
 //!
 //! A holder looks once when it begins and every hour. Each removal is a step of its own and safe to repeat, so one that
-//! ends in the middle leaves nothing half done: the logs of a flow go before its rows, because rows lead to logs. Never
-//! removed: a flow that is not over, one that such a flow was made from by `retry`, and an event that a consumer has not
-//! read. Definitions stay: a flow that is being started may refer to one.
+//! ends in the middle leaves nothing half done: the files of a flow go before its rows, because rows lead to files. Never
+//! removed: a flow that is not over, one that such a flow was made from by `retry`, the children of both, files that a
+//! flow which stays took over, and an event that a consumer has not read. Definitions stay: a flow that is being started
+//! may refer to one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use orc_domain::flow::{FlowHead, FlowSpec, FlowState};
@@ -38,7 +41,7 @@ pub struct Keep {
 /// How long what is over is kept; `None` for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Flows with their steps, runs and logs.
+    /// Flows with their steps, runs, logs and artifacts.
     pub runs: Option<Keep>,
     /// Logs.
     pub logs: Option<Keep>,
@@ -53,6 +56,8 @@ pub struct Removable {
     pub flows: Vec<FlowId>,
     /// Flows whose logs go, with their bytes.
     pub logs: Vec<(FlowId, u64)>,
+    /// Flows whose artifacts go, with their bytes.
+    pub artifacts: Vec<(FlowId, u64)>,
     /// Events that go: the position before the first one, and of the last one.
     pub events: (u64, u64),
     /// A flow that ended before then may go.
@@ -83,7 +88,7 @@ impl Removable {
     /// Looks what could go; changes nothing.
     ///
     /// # Errors
-    /// When the store fails. Logs that cannot be looked at are left out.
+    /// When the store fails. Files that cannot be looked at are left out.
     pub async fn find(
         reader: &dyn Reader,
         data: &DataDir,
@@ -94,17 +99,19 @@ impl Removable {
         if retention.is_for_ever() {
             return Ok(found);
         }
-        let needed = made_from(reader).await?;
+        let needed = Needed::find(reader).await?;
+        let keeps: Vec<&Keep> = retention.runs.iter().chain(&retention.logs).collect();
+        for (flow, directory) in if keeps.is_empty() { Vec::new() } else { of_flows(&data.logs()).await } {
+            let known = reader.flow_head(flow).await?;
+            let Some(known) = known.filter(|known| keeps.iter().any(|keep| keep.lets_go(known, now))) else { continue };
+            if !needed.holds(reader, &known.0).await? {
+                found.logs.push((flow, bytes_below(directory).await));
+            }
+        }
         if let Some(keep) = &retention.runs {
             found.runs_before = Some(keep.before(now));
             found.flows = flows(reader, keep, &needed, now).await?;
-        }
-        let keeps: Vec<&Keep> = retention.runs.iter().chain(&retention.logs).collect();
-        for (flow, bytes) in if keeps.is_empty() { Vec::new() } else { logs(data).await } {
-            let known = if needed.contains(&flow) { None } else { reader.flow_head(flow).await? };
-            if known.is_some_and(|known| keeps.iter().any(|keep| keep.lets_go(&known, now))) {
-                found.logs.push((flow, bytes));
-            }
+            found.artifacts = artifacts(reader, data, &found.flows).await?;
         }
         if let Some(keep) = &retention.events {
             found.events = events(reader, keep, &needed, now).await?;
@@ -113,7 +120,7 @@ impl Removable {
     }
 
     /// Removes what was found, until `stop` says so. Gives back what could not be removed, and why; the rows of a flow stay
-    /// when its logs do.
+    /// when its files could not go.
     ///
     /// # Errors
     /// When the store fails.
@@ -124,11 +131,12 @@ impl Removable {
         stop: impl Fn() -> bool,
     ) -> Result<Vec<String>, StoreError> {
         let (mut stuck, mut failures) = (BTreeSet::new(), Vec::new());
-        for (flow, _) in &self.logs {
+        let logs = self.logs.iter().map(|(flow, _)| (flow, data.logs().join(flow.file_name())));
+        let artifacts = self.artifacts.iter().map(|(flow, _)| (flow, data.artifacts(*flow)));
+        for (flow, directory) in logs.chain(artifacts) {
             if stop() {
                 return Ok(failures);
             }
-            let directory = data.logs().join(flow.file_name());
             match tokio::fs::remove_dir_all(&directory).await {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     failures.push(format!("cannot remove `{}`: {error}", directory.display()));
@@ -156,72 +164,128 @@ impl Removable {
     }
 }
 
-/// Flows that an unfinished flow was made from by `retry`, and those that they were made from.
-async fn made_from(reader: &dyn Reader) -> Result<BTreeSet<FlowId>, StoreError> {
-    let (mut needed, mut before) = (BTreeSet::new(), None);
-    loop {
-        let page = reader.flows(FlowFilter::Live, before, PAGE).await?;
-        let Some(last) = page.last() else { return Ok(needed) };
-        before = Some(last.spec.id);
-        for line in page {
-            let mut origin = line.spec.retry_of;
-            while let Some(flow) = origin.filter(|flow| needed.insert(*flow)) {
-                origin = reader.flow_head(flow).await?.and_then(|(spec, _)| spec.retry_of);
+/// Flows that are not over, those that they were made from by `retry`, and so on.
+struct Needed(BTreeSet<FlowId>);
+
+impl Needed {
+    async fn find(reader: &dyn Reader) -> Result<Self, StoreError> {
+        let (mut needed, mut before) = (BTreeSet::new(), None);
+        loop {
+            let page = reader.flows(FlowFilter::Live, before, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(Self(needed)) };
+            before = Some(last.spec.id);
+            for line in page {
+                needed.insert(line.spec.id);
+                let mut origin = line.spec.retry_of;
+                while let Some(flow) = origin.filter(|flow| needed.insert(*flow)) {
+                    origin = reader.flow_head(flow).await?.and_then(|(spec, _)| spec.retry_of);
+                }
             }
+        }
+    }
+
+    /// Whether a flow, or one above it, is needed.
+    async fn holds(&self, reader: &dyn Reader, spec: &FlowSpec) -> Result<bool, StoreError> {
+        let (mut flow, mut above) = (spec.id, spec.parent.as_ref().map(|parent| parent.flow));
+        loop {
+            if self.0.contains(&flow) {
+                return Ok(true);
+            }
+            let Some(parent) = above else { return Ok(false) };
+            let known = reader.flow_head(parent).await?;
+            (flow, above) = (parent, known.and_then(|(spec, _)| spec.parent).map(|parent| parent.flow));
         }
     }
 }
 
-async fn flows(
-    reader: &dyn Reader,
-    keep: &Keep,
-    needed: &BTreeSet<FlowId>,
-    now: Timestamp,
-) -> Result<Vec<FlowId>, StoreError> {
+async fn flows(reader: &dyn Reader, keep: &Keep, needed: &Needed, now: Timestamp) -> Result<Vec<FlowId>, StoreError> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         let page = reader.flows_finished(keep.before(now), after, PAGE).await?;
-        let last = page.last().and_then(|(spec, head)| match head.state {
-            FlowState::Finished { at, .. } => Some((at, spec.id)),
-            FlowState::Queued { .. } | FlowState::Live { .. } => None,
-        });
-        if last.is_none() {
-            return Ok(found);
+        let Some(last) = page.last().and_then(end_of) else { return Ok(found) };
+        after = Some(last);
+        for (spec, _) in page.iter().filter(|known| keep.lets_go(known, now)) {
+            if !needed.holds(reader, spec).await? {
+                found.push(spec.id);
+            }
         }
-        after = last;
-        let old = page.iter().filter(|known| keep.lets_go(known, now) && !needed.contains(&known.0.id));
-        found.extend(old.map(|(spec, _)| spec.id));
     }
 }
 
-/// Flows that have logs, with their bytes.
-async fn logs(data: &DataDir) -> Vec<(FlowId, u64)> {
-    let mut found = Vec::new();
-    let Ok(mut directories) = tokio::fs::read_dir(data.logs()).await else { return found };
-    while let Ok(Some(directory)) = directories.next_entry().await {
-        let name = directory.file_name();
-        let Some(flow) = name.to_str().and_then(|name| name.replacen('-', "_", 1).parse::<FlowId>().ok()) else {
-            continue;
-        };
-        let mut bytes = 0;
-        if let Ok(mut files) = tokio::fs::read_dir(directory.path()).await {
-            while let Ok(Some(file)) = files.next_entry().await {
-                bytes += file.metadata().await.map_or(0, |file| file.len());
-            }
+/// Flows whose artifacts go with them, or were left when they went, with their bytes.
+async fn artifacts(reader: &dyn Reader, data: &DataDir, going: &[FlowId]) -> Result<Vec<(FlowId, u64)>, StoreError> {
+    let going: BTreeSet<FlowId> = going.iter().copied().collect();
+    let mut candidates = Vec::new();
+    for (flow, directory) in of_flows(&data.kept()).await {
+        if going.contains(&flow) || reader.flow_head(flow).await?.is_none() {
+            candidates.push((flow, directory));
         }
-        found.push((flow, bytes));
+    }
+    let taken = if candidates.is_empty() { BTreeSet::new() } else { taken_over(reader, &going).await? };
+    let mut found = Vec::new();
+    for (flow, directory) in candidates.into_iter().filter(|(flow, _)| !taken.contains(flow)) {
+        found.push((flow, bytes_below(directory).await));
+    }
+    Ok(found)
+}
+
+/// Flows whose artifacts one that is over and stays took over. What one that is not over took over, the flow that it was
+/// made from has or took over, and that one stays.
+async fn taken_over(reader: &dyn Reader, going: &BTreeSet<FlowId>) -> Result<BTreeSet<FlowId>, StoreError> {
+    let (mut found, mut after) = (BTreeSet::new(), None);
+    loop {
+        let page = reader.flows_finished(Timestamp::from_millis(i64::MAX), after, PAGE).await?;
+        let Some(last) = page.last().and_then(end_of) else { return Ok(found) };
+        after = Some(last);
+        for (spec, _) in page.iter().filter(|(spec, _)| !going.contains(&spec.id)) {
+            let files = spec.taken_over.values().flat_map(|result| result.artifacts.values());
+            // Its directory has one for each run, which has the files.
+            let owners = files.filter_map(|artifact| Path::new(&artifact.file).parent()?.parent()?.file_name());
+            found.extend(owners.filter_map(flow_of));
+        }
+    }
+}
+
+fn end_of((spec, head): &(FlowSpec, FlowHead)) -> Option<(Timestamp, FlowId)> {
+    match head.state {
+        FlowState::Finished { at, .. } => Some((at, spec.id)),
+        FlowState::Queued { .. } | FlowState::Live { .. } => None,
+    }
+}
+
+/// The flow whose directory has this name.
+fn flow_of(name: &OsStr) -> Option<FlowId> {
+    name.to_str()?.replacen('-', "_", 1).parse().ok()
+}
+
+/// Directories of flows, in order of flow.
+async fn of_flows(place: &Path) -> Vec<(FlowId, PathBuf)> {
+    let mut found = Vec::new();
+    if let Ok(mut directories) = tokio::fs::read_dir(place).await {
+        while let Ok(Some(directory)) = directories.next_entry().await {
+            found.extend(flow_of(&directory.file_name()).map(|flow| (flow, directory.path())));
+        }
     }
     found.sort_unstable();
     found
 }
 
+async fn bytes_below(directory: PathBuf) -> u64 {
+    let (mut bytes, mut open) = (0, vec![directory]);
+    while let Some(place) = open.pop() {
+        let Ok(mut entries) = tokio::fs::read_dir(place).await else { continue };
+        while let Ok(Some(entry)) = entries.next_entry().await {
+            match entry.metadata().await {
+                Ok(about) if about.is_dir() => open.push(entry.path()),
+                about => bytes += about.map_or(0, |file| file.len()),
+            }
+        }
+    }
+    bytes
+}
+
 /// The oldest events, up to the first that must stay.
-async fn events(
-    reader: &dyn Reader,
-    keep: &Keep,
-    needed: &BTreeSet<FlowId>,
-    now: Timestamp,
-) -> Result<(u64, u64), StoreError> {
+async fn events(reader: &dyn Reader, keep: &Keep, needed: &Needed, now: Timestamp) -> Result<(u64, u64), StoreError> {
     // The newest stays: later positions count on from it.
     let mut most = reader.totals().await?.last_event.saturating_sub(1);
     for row in CONSUMERS {
@@ -235,9 +299,11 @@ async fn events(
             let goes = match known.get(&event.flow) {
                 Some(goes) => *goes,
                 None => {
-                    let flow = reader.flow_head(event.flow).await?;
-                    // The rows of a flow may have gone before its events.
-                    let goes = flow.is_none_or(|flow| keep.lets_go(&flow, now)) && !needed.contains(&event.flow);
+                    let goes = match reader.flow_head(event.flow).await? {
+                        Some(flow) => keep.lets_go(&flow, now) && !needed.holds(reader, &flow.0).await?,
+                        // The rows of a flow may have gone before its events.
+                        None => true,
+                    };
                     *known.entry(event.flow).or_insert(goes)
                 }
             };

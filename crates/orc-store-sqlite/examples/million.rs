@@ -1,5 +1,7 @@
-//! What operators' reads cost with a million runs: `cargo run --release -p orc-store-sqlite --example million [directory]`.
+//! What operators' reads cost with a million runs: `cargo run --release -p orc-store-sqlite --example million [place]`.
 //!
+//! `place` is a directory for the store, which goes when everything was read; or a file that is not there, then the store is
+//! made there, stays, and is not read.
 //! The rows are copies of two flows, made by the database itself. 10,000 flows of 100 steps, each step run once, every
 //! second by an agent, two events per run and ten answered requests per flow; the last 20 of them are live, one with 1,000
 //! runs of its own. And 10,000 flows that wait: each for an event and with a request that nobody has answered.
@@ -12,6 +14,7 @@ use std::time::Duration;
 
 use orc_domain::action::WaitEvent;
 use orc_domain::effect::Change;
+use orc_domain::ids::FlowId;
 use orc_domain::request::Answer;
 use orc_ports::reader::{FlowFilter, Reader as _, RequestFilter};
 use orc_ports::store::Store as _;
@@ -33,6 +36,9 @@ const TIMES: u32 = 20;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    if !directory.is_dir() {
+        return fill(&directory).await;
+    }
     let place = tempfile::tempdir_in(directory)?;
     let path = place.path().join("orc.db");
     fill(&path).await?;
@@ -91,6 +97,16 @@ where
 /// Three flows through the store, the rest copied from the first and the last.
 async fn fill(path: &Path) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
+    let waiting = originals(path).await?;
+    let mut connection = SqliteConnection::connect(&format!("sqlite://{}", path.display())).await?;
+    connection.execute(raw_sql(AssertSqlSafe(copies(flow_id(0), waiting)))).await?;
+    connection.close().await?;
+    println!("filled in {:?}", began.elapsed());
+    Ok(())
+}
+
+/// The flows that are copied; gives the one that waits.
+async fn originals(path: &Path) -> Result<FlowId, Box<dyn Error>> {
     let store = SqliteStore::open(path).await?;
     prepare(&store).await;
     for (flow, steps) in [(flow_id(0), EACH), (flow_id(FLOWS), 1_000)] {
@@ -114,10 +130,14 @@ async fn fill(path: &Path) -> Result<(), Box<dyn Error>> {
     let asked = vec![Change::Step(step(0, waiting_for(WaitEvent::FlowFinished))), Change::Request(open(waiting, 0, 1))];
     done(&store, carry_on(waiting, 1, asked)).await;
     store.close().await?;
-    let first = flow_id(0);
+    Ok(waiting)
+}
+
+/// What copies them.
+fn copies(first: FlowId, waiting: FlowId) -> String {
     // The copies keep the JSON of the flow but for ids, so that each can be read; their numbers are the last three
     // characters of an id, in the alphabet of ids.
-    let text = format!(
+    format!(
         "PRAGMA synchronous = OFF;
          CREATE TEMP TABLE numbers AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2 * {FLOWS})
              SELECT i, substr('0123456789abcdefghjkmnpqrstvwxyz', (i >> 10 & 31) + 1, 1)
@@ -160,10 +180,5 @@ async fn fill(path: &Path) -> Result<(), Box<dyn Error>> {
          UPDATE counters SET value = (SELECT count(*) FROM flows WHERE finished_at IS NOT NULL);
          COMMIT;
          PRAGMA wal_checkpoint(TRUNCATE);"
-    );
-    let mut connection = SqliteConnection::connect(&format!("sqlite://{}", path.display())).await?;
-    connection.execute(raw_sql(AssertSqlSafe(text))).await?;
-    connection.close().await?;
-    println!("filled in {:?}", began.elapsed());
-    Ok(())
+    )
 }

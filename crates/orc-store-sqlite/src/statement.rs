@@ -81,6 +81,7 @@ statements! {
     PIPELINE_INSERT = "pipeline_insert";
     PLACE_DELETE = "place_delete";
     PLACE_INSERT = "place_insert";
+    PLACES_OF_FLOW_DELETE = "places_of_flow_delete";
     PLACES_OF_OTHERS = "places_of_others";
     REQUEST_GET = "request_get";
     REQUEST_UPSERT = "request_upsert";

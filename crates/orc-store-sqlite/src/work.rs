@@ -22,9 +22,9 @@ use crate::row::step_status;
 use crate::statement::{
     Bind, CONSUMER_ADVANCE, CONSUMER_INSERT, COUNTER_ADD, EFFECT_DELETE, EFFECT_INSERT, EFFECTS_OF_FLOW_DELETE,
     EVENT_INSERT, EVENTS_DELETE, FLOW_DELETE, FLOW_FINISH, FLOW_INSERT, FLOW_UPDATE, INSTANCE_END, INSTANCE_EXISTS,
-    INSTANCE_INSERT, PIPELINE_INSERT, PLACE_DELETE, PLACE_INSERT, PLACES_OF_OTHERS, REQUEST_UPSERT,
-    REQUESTS_OF_FLOW_DELETE, RUN_CLAIM, RUN_EXISTS, RUN_FINISH, RUN_UPSERT, RUNS_OF_FLOW_DELETE, Ran, SLOT_DELETE,
-    SLOT_INSERT, STEP_UPSERT, STEPS_OF_FLOW_DELETE, Script, Statement,
+    INSTANCE_INSERT, PIPELINE_INSERT, PLACE_DELETE, PLACE_INSERT, PLACES_OF_FLOW_DELETE, PLACES_OF_OTHERS,
+    REQUEST_UPSERT, REQUESTS_OF_FLOW_DELETE, RUN_CLAIM, RUN_EXISTS, RUN_FINISH, RUN_UPSERT, RUNS_OF_FLOW_DELETE, Ran,
+    SLOT_DELETE, SLOT_INSERT, STEP_UPSERT, STEPS_OF_FLOW_DELETE, Script, Statement,
 };
 
 /// What became of a write, for all kinds of writes.
@@ -147,7 +147,13 @@ impl Work {
     pub(crate) fn flow_remove(id: FlowId, finished_before: Timestamp) -> Self {
         let mut work = Self::new("flow_remove", id);
         // What refers to the flow goes first; if the flow may not go, all of it is taken back.
-        for statement in [EFFECTS_OF_FLOW_DELETE, REQUESTS_OF_FLOW_DELETE, RUNS_OF_FLOW_DELETE, STEPS_OF_FLOW_DELETE] {
+        for statement in [
+            EFFECTS_OF_FLOW_DELETE,
+            PLACES_OF_FLOW_DELETE,
+            REQUESTS_OF_FLOW_DELETE,
+            RUNS_OF_FLOW_DELETE,
+            STEPS_OF_FLOW_DELETE,
+        ] {
             work.script.push(statement).bind(id.to_string());
         }
         work.script.push(FLOW_DELETE).bind(id.to_string()).bind(finished_before.as_millis());

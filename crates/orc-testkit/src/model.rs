@@ -252,6 +252,7 @@ impl Model {
         self.attempts.retain(|(flow, _, _), _| *flow != id);
         self.outbox.remove(&id);
         self.requests.retain(|_, request| request.flow != id);
+        self.held.forget(id);
         true
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use orc_domain::ids::InstanceId;
+use orc_domain::ids::{FlowId, InstanceId};
 use orc_ports::store::Store as _;
 use orc_runtime::data_dir::{DataLock, Holder, Taken};
 use orc_runtime::retention::Removable;
@@ -112,20 +112,24 @@ pub(crate) async fn retention(context: &Context, args: &RetentionArgs) -> Comman
 
 /// Prints what would go, or went but for `failures`.
 fn print_removable(found: &Removable, failures: &[String], args: &RetentionArgs) -> CommandResult<()> {
-    let bytes: u64 = found.logs.iter().map(|(_, bytes)| bytes).sum();
+    let sum = |files: &[(FlowId, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let (before, last) = found.events;
     let events = last.saturating_sub(before);
     if args.output.output != Form::Table {
-        let logs: Vec<_> = found.logs.iter().map(|(flow, bytes)| json!({ "flow": flow, "bytes": bytes })).collect();
+        let list = |files: &[(FlowId, u64)]| -> Vec<_> {
+            files.iter().map(|(flow, bytes)| json!({ "flow": flow, "bytes": bytes })).collect()
+        };
         let document = json!({
             "schema": "orc/retention/1", "removed": args.apply, "failures": failures,
-            "flows": found.flows, "logs": logs, "events": events,
+            "flows": found.flows, "logs": list(&found.logs), "artifacts": list(&found.artifacts), "events": events,
         });
         return output::document(args.output.output, &document, None);
     }
     let mut figures = Columns::new();
     figures.row(["flows", &format!("{} with their steps and runs", found.flows.len())]);
-    figures.row(["logs", &format!("of {} flows, {}", found.logs.len(), size(bytes))]);
+    for (name, files) in [("logs", &found.logs), ("artifacts", &found.artifacts)] {
+        figures.row([name, &format!("of {} flows, {}", files.len(), size(sum(files)))]);
+    }
     figures.row(["events", &events.to_string()]);
     let title = if args.apply { "removed" } else { "would be removed" };
     output::text(&format!("{title}\n{}", figures.text("  ")))

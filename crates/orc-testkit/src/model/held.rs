@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use orc_domain::claim::{Claim, Holder, Refusal};
-use orc_domain::ids::RunId;
+use orc_domain::ids::{FlowId, RunId};
 
 /// What is held, and by whom.
 #[derive(Clone, Debug, Default)]
@@ -47,5 +47,11 @@ impl Held {
                 self.places.retain(|_, holders| !holders.is_empty());
             }
         }
+    }
+
+    /// A flow that is removed is in no group.
+    pub(super) fn forget(&mut self, flow: FlowId) {
+        self.places.values_mut().for_each(|holders| holders.retain(|holder| holder.flow != flow));
+        self.places.retain(|_, holders| !holders.is_empty());
     }
 }

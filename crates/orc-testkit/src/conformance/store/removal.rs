@@ -6,7 +6,8 @@ use orc_domain::request::Answer;
 use orc_ports::store::Store;
 
 use super::scene::{
-    at, carry_on, create, delivered, done, finished, flow_id, launch, prepare, resolved, slot, start_run,
+    at, carry_on, create, delivered, done, finished, flow_id, launch, place as group_place, prepare, resolved, slot,
+    start_run,
 };
 use super::{Place, everything};
 
@@ -52,6 +53,17 @@ pub async fn only_what_is_over_is_removed(place: &dyn Place) {
     assert_eq!(events, one.2, "events stay");
     assert_eq!((everything(store, 2).await, everything(store, 3).await), (live, other));
     flow(store, 1, true).await;
+    // Even one that kept its place in a group.
+    let mut late = create(flow_id(4));
+    late.decision.claims = vec![group_place(flow_id(4), None, 1)];
+    done(store, late).await;
+    let mut end = carry_on(flow_id(4), 1, Vec::new());
+    end.decision.changes = vec![Change::Head(finished(2))];
+    done(store, end).await;
+    assert!(remove(4, at(i64::MAX / 2)).await);
+    let mut next = create(flow_id(5));
+    next.decision.claims = vec![group_place(flow_id(5), None, 1)];
+    done(store, next).await;
 }
 
 /// No event goes before every consumer has passed it, the newest one stays, and positions count on.

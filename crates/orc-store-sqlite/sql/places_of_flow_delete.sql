@@ -1,0 +1,1 @@
+DELETE FROM places WHERE flow = $1
