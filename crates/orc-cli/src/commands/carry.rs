@@ -109,7 +109,8 @@ pub(crate) async fn carry_cancelled(
     }
 }
 
-async fn carry_here(context: &Context, held: Held, work: &[Work], form: Form) -> CommandResult {
+/// Carries work on to its end as the holder of the data directory.
+pub(crate) async fn carry_here(context: &Context, held: Held, work: &[Work], form: Form) -> CommandResult {
     let line = Line::Own(held.dispatcher.clone());
     let followed = async {
         let mut signals = Signals::new()?;
@@ -308,7 +309,7 @@ async fn wait_for_others(held: Held, exit: Exit) -> CommandResult {
 }
 
 /// Says what a dead instance left.
-fn tell_recovered(recovered: &Recovered) {
+pub(crate) fn tell_recovered(recovered: &Recovered) {
     for dead in &recovered.dead {
         say(&format!("an earlier process {} (`{}`) ended without an end of its own", dead.pid, dead.command));
     }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::carry::{Work, carry};
+use super::carry::{Work, carry_here, tell_recovered};
 use crate::args::LimitArgs;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -29,7 +29,21 @@ pub(crate) async fn make(context: &Context, change: Change, said: Said, form: Fo
         return tell(context, &Line::Holder(context.data.socket()), change, &said, form).await;
     }
     let shape = context.shape(said.command, &LimitArgs::default())?;
-    carry(context, shape, vec![Work::Changed(context.user(), change)], form).await
+    match hold::open(context, shape).await? {
+        Access::Ours(held) => {
+            tell_recovered(&held.recovered);
+            let flow = change.flow();
+            let sent = Line::Own(held.dispatcher.clone()).send(context.user(), change).await;
+            let refused = match sent {
+                Ok((true, _)) => return carry_here(context, *held, &[Work::Unfinished(flow)], form).await,
+                Ok((false, _)) => Failure::new(Exit::Refused, said.vain),
+                Err(failure) => failure,
+            };
+            held.close().await?;
+            Err(refused)
+        }
+        Access::Theirs(_) => tell(context, &Line::Holder(context.data.socket()), change, &said, form).await,
+    }
 }
 
 /// Makes a change after which nothing follows: nobody need carry the flow on.
