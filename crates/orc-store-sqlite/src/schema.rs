@@ -99,7 +99,7 @@ pub(crate) fn read_options(path: &Path) -> SqliteConnectOptions {
 /// this is for threads that may wait.
 pub(crate) fn open_writable(path: &Path) -> Result<Connection, StoreError> {
     create(path).map_err(|error| cannot_open(path, error))?;
-    let mut connection = connect(path, OpenFlags::empty()).map_err(|error| cannot_open(path, error))?;
+    let mut connection = connect(path, OpenFlags::empty()).map_err(|error| unreadable(path, error))?;
     let number = |name: &str| {
         let found = connection.pragma_query_value(None, name, |row| row.get(0));
         found.map_err(|error| unreadable(path, error))
