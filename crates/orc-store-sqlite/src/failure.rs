@@ -55,6 +55,11 @@ impl Failure {
         self.code & 0xff == CONSTRAINT
     }
 
+    /// Whether the file is a database and not as SQLite wrote it.
+    pub(crate) fn is_corruption(&self) -> bool {
+        self.code & 0xff == CORRUPT
+    }
+
     /// For the caller of `operation`.
     pub(crate) fn into_error(self, operation: &'static str) -> StoreError {
         let code = self.code;

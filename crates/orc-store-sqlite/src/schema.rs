@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Row as _};
 
-use crate::failure::failed;
+use crate::failure::{Failure, failed};
 
 /// A change of the schema.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,7 @@ pub(crate) fn open_writable(path: &Path) -> Result<Connection, StoreError> {
     let mut connection = connect(path, OpenFlags::empty()).map_err(|error| cannot_open(path, error))?;
     let number = |name: &str| {
         let found = connection.pragma_query_value(None, name, |row| row.get(0));
-        found.map_err(|error| cannot_open(path, error))
+        found.map_err(|error| unreadable(path, error))
     };
     let found = judge_version(number("application_id")?, number("user_version")?, path)?;
     require_write(&connection, found)?;
@@ -132,7 +132,7 @@ pub(crate) async fn check_readable(connection: &mut SqliteConnection, path: &Pat
 
 /// The version of a database of ours. Refuses files of others and versions from the future.
 pub(crate) async fn version(connection: &mut SqliteConnection, path: &Path) -> Result<i64, StoreError> {
-    let number = |error| cannot_open(path, error);
+    let number = |error| unreadable(path, error);
     let application: i64 = pragma(connection, "PRAGMA application_id").await.map_err(number)?;
     let found: i64 = pragma(connection, "PRAGMA user_version").await.map_err(number)?;
     judge_version(application, found, path)
@@ -234,6 +234,15 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// The database cannot be opened.
 pub(crate) fn cannot_open(path: &Path, source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::Open { path: path.display().to_string(), source: Box::new(source) }
+}
+
+/// The database was opened and its first page cannot be read. One that was cut is damaged; a file of another kind is not ours.
+fn unreadable<E>(path: &Path, error: E) -> StoreError
+where
+    E: Into<Failure> + std::error::Error + Send + Sync + 'static,
+{
+    let failure = error.into();
+    if failure.is_corruption() { failure.into_error("open") } else { cannot_open(path, failure) }
 }
 
 /// Writes the template of an empty database to `path`, which must not exist: every migration applied to nothing.
