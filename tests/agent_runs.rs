@@ -288,14 +288,21 @@ fn a_bad_moment_upstream_waits_two_minutes_without_a_slot() {
     let script =
         "echo '{\"type\":\"error\",\"family\":\"transientUpstream\",\"message\":\"529 overloaded\"}'; exit 1\n";
     let world = world(script, "", OWES);
-    let running = world.start(&["run", "one"]);
+    world.pipeline(
+        "one",
+        &format!("steps:\n  it: {{ agent: coder, prompt: Do it.{OWES} }}\n  other: {{ run: 'echo other > other' }}\n"),
+    );
+    let running = world.start(&["run", "one", "--slots", "1"]);
     until("it waits", || !flow_is_new(&world) && step_of(&world)["state"] == "ready");
-    assert_eq!(all_told(&world), ["failed transientUpstream failed -"]);
+    until("another step runs meanwhile", || !lines(world.repo().join("other")).is_empty());
+    let of_it = |run: &Value| run["step"] == "it";
+    let told: Vec<String> = runs_of(&world).iter().filter(|run| of_it(run)).map(told).collect();
+    assert_eq!(told, ["failed transientUpstream failed -"]);
     let explained = world.json(&["explain", &flow_of(&world), "--step", "it"]);
     let reason = explained["explanations"][0]["reason"].as_str().unwrap();
     // Two minutes and up to half of one more, less what has passed meanwhile.
     assert!(reason.starts_with("waits 2m") || reason.starts_with("waits 1m5"), "{reason}");
-    assert_eq!(world.json(&["status"])["totals"]["slots_used"], 0);
+    until("no slot is held", || world.json(&["status"])["totals"]["slots_used"] == 0);
     world.run_to(0, &["cancel", &flow_of(&world)]);
     assert_eq!(running.wait().code, Some(130));
 }

@@ -397,7 +397,7 @@ fn cancel_twice(case: &Case) {
 }
 
 /// Whoever carries it on next goes on where it was: only what was in flight is done again.
-fn killed_and_resumed(case: &Case) {
+fn kill_and_resume(case: &Case) {
     let mut scene = Scene::at(case.phase, &[], &[]);
     let holder = scene.holder.take().unwrap();
     holder.signal(Signal::KILL);
@@ -422,7 +422,7 @@ fn killed_and_resumed(case: &Case) {
 }
 
 /// While it is paused what runs comes to its end, answers and events count, and nothing starts; then it goes on.
-fn paused_and_resumed(case: &Case) {
+fn pause_and_resume(case: &Case) {
     let mut scene = Scene::at(case.phase, &[], &[]);
     scene.world.run_to(0, &["pause", &scene.flow, "--reason", "lunch"]);
     let flow = scene.flow.clone();
@@ -465,40 +465,50 @@ fn paused_and_resumed(case: &Case) {
 }
 
 /// One test for each thing that happens in each phase.
-macro_rules! phases {
-    ($($name:ident: $case:expr;)*) => {$(
-        mod $name {
-            #[test]
-            fn cancel_once() {
-                super::cancel_once(&$case);
-            }
-
-            #[test]
-            fn cancel_twice() {
-                super::cancel_twice(&$case);
-            }
-
-            #[test]
-            fn killed_and_resumed() {
-                super::killed_and_resumed(&$case);
-            }
-
-            #[test]
-            fn paused_and_resumed() {
-                super::paused_and_resumed(&$case);
-            }
+macro_rules! each {
+    ($(fn $name:ident: $what:ident($case:expr);)*) => {$(
+        #[test]
+        fn $name() {
+            $what(&$case);
         }
     )*};
 }
 
-phases! {
-    before_the_first_step: super::SLOT;
-    queued_for_the_group: super::GROUP;
-    in_the_matrix: super::MATRIX;
-    in_round_two_of_the_inner_repeat: super::ROUND;
-    in_the_child: super::IN_CHILD;
-    while_the_child_waits: super::CHILD_WAITS;
-    waiting_for_approval: super::ASKS;
-    after_the_approval: super::AFTER;
-    in_finally: super::FINALLY;
+each! {
+    fn before_the_first_step_cancelled: cancel_once(SLOT);
+    fn before_the_first_step_cancelled_twice: cancel_twice(SLOT);
+    fn before_the_first_step_killed: kill_and_resume(SLOT);
+    fn before_the_first_step_paused: pause_and_resume(SLOT);
+    fn queued_for_the_group_cancelled: cancel_once(GROUP);
+    fn queued_for_the_group_cancelled_twice: cancel_twice(GROUP);
+    fn queued_for_the_group_killed: kill_and_resume(GROUP);
+    fn queued_for_the_group_paused: pause_and_resume(GROUP);
+    fn in_the_matrix_cancelled: cancel_once(MATRIX);
+    fn in_the_matrix_cancelled_twice: cancel_twice(MATRIX);
+    fn in_the_matrix_killed: kill_and_resume(MATRIX);
+    fn in_the_matrix_paused: pause_and_resume(MATRIX);
+    fn in_round_two_of_the_inner_repeat_cancelled: cancel_once(ROUND);
+    fn in_round_two_of_the_inner_repeat_cancelled_twice: cancel_twice(ROUND);
+    fn in_round_two_of_the_inner_repeat_killed: kill_and_resume(ROUND);
+    fn in_round_two_of_the_inner_repeat_paused: pause_and_resume(ROUND);
+    fn in_the_child_cancelled: cancel_once(IN_CHILD);
+    fn in_the_child_cancelled_twice: cancel_twice(IN_CHILD);
+    fn in_the_child_killed: kill_and_resume(IN_CHILD);
+    fn in_the_child_paused: pause_and_resume(IN_CHILD);
+    fn while_the_child_waits_cancelled: cancel_once(CHILD_WAITS);
+    fn while_the_child_waits_cancelled_twice: cancel_twice(CHILD_WAITS);
+    fn while_the_child_waits_killed: kill_and_resume(CHILD_WAITS);
+    fn while_the_child_waits_paused: pause_and_resume(CHILD_WAITS);
+    fn waiting_for_approval_cancelled: cancel_once(ASKS);
+    fn waiting_for_approval_cancelled_twice: cancel_twice(ASKS);
+    fn waiting_for_approval_killed: kill_and_resume(ASKS);
+    fn waiting_for_approval_paused: pause_and_resume(ASKS);
+    fn after_the_approval_cancelled: cancel_once(AFTER);
+    fn after_the_approval_cancelled_twice: cancel_twice(AFTER);
+    fn after_the_approval_killed: kill_and_resume(AFTER);
+    fn after_the_approval_paused: pause_and_resume(AFTER);
+    fn in_finally_cancelled: cancel_once(FINALLY);
+    fn in_finally_cancelled_twice: cancel_twice(FINALLY);
+    fn in_finally_killed: kill_and_resume(FINALLY);
+    fn in_finally_paused: pause_and_resume(FINALLY);
 }
