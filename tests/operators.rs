@@ -209,9 +209,7 @@ fn an_agent_is_shown_with_what_it_does_says_and_used() {
     assert_eq!(agent["usage"]["cost_usd_micros"], 30_000);
     assert!(shown["previous_run"].is_string(), "{shown}");
     let said = world.run_to(0, &["runs", "show", &id]).out;
-    for part in
-        ["agent     painter (may be silent for 15m)", "liveness  completed", "answer    It is blue now.", "Blue."]
-    {
+    for part in ["painter (may be silent for 15m)", "liveness    completed", "answer      It is blue now.", "Blue."] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let said = world.run_to(0, &["runs", "list", "--agent", "painter"]).out;
@@ -257,4 +255,60 @@ fn a_retry_from_a_step_runs_it_and_what_needs_it() {
     let said = world.run(&["flows", "retry", &flow, "--from", "tow"]);
     assert_eq!(said.code, Some(4), "{}", said.err);
     assert!(said.err.contains("did you mean `two`?"), "{}", said.err);
+}
+
+/// A program that gets notices: appends each to a file, and fails as long as `broken` is there.
+const TELLER: &str = "#!/bin/sh\nif [ -e broken ]; then echo no mail >&2; exit 1; fi\n{ cat; echo; } >> told\n";
+
+fn told(world: &World) -> Vec<Value> {
+    lines(world.repo().join("told")).iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[test]
+fn people_are_told_of_requests_incidents_and_failures() {
+    let world = World::new();
+    world.write("teller.sh", TELLER);
+    let settings = "notifications:\n  - { command: [sh, teller.sh], on: [request, incident, flow_failed] }\n";
+    world.write("orchestrator.yaml", settings);
+    world.pipeline("ship", "steps:\n  ask: { approval: { message: May it go?, timeout: 1s } }\n");
+    let said = world.run_to(1, &["run", "ship"]);
+    assert!(said.err.contains("denied"), "{}", said.err);
+    let notices = told(&world);
+    let moments: Vec<&str> = notices.iter().map(|notice| text(&notice["moment"])).collect();
+    assert_eq!(moments, ["request", "incident", "flow_failed"], "{notices:?}");
+    assert_eq!((text(&notices[0]["what"]), text(&notices[0]["step"])), ("May it go?", "ask"));
+    let flow = text(&notices[0]["flow"]);
+    assert!(text(&notices[0]["key"]).starts_with(&format!("{flow}/")) && notices[0]["deadline"].is_string());
+    for notice in &notices {
+        type_in(&world, &text(&notice["command"]).replace('\'', ""));
+    }
+    // The same is known to who asks.
+    let incidents = world.json(&["incidents"]);
+    let incident = &incidents["incidents"][0];
+    assert_eq!((text(&incident["kind"]), &incident["open"], text(&incident["flow"])), ("deadline", &true.into(), flow));
+    assert_eq!(text(&needs(&world, "incident")[0]["flow"]), flow);
+    assert!(world.run_to(0, &["incidents"]).out.contains("a retry asks again"));
+    world.run_to(1, &["retry", flow]);
+    let incidents = world.json(&["incidents"]);
+    let of_first = incidents["incidents"].as_array().unwrap().iter().find(|one| one["flow"] == flow).unwrap();
+    assert_eq!(of_first["open"], false, "somebody has seen to it");
+    assert_eq!(world.json(&["incidents", "--open"])["incidents"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_nobody_could_be_told_is_said_until_it_arrives_again() {
+    let world = World::new();
+    world.write("teller.sh", TELLER);
+    world.write("broken", "");
+    world.write("orchestrator.yaml", "notifications:\n  - { command: [sh, teller.sh], on: flow_failed }\n");
+    world.pipeline("ship", "steps:\n  it: { run: exit 3 }\n");
+    assert_eq!(world.start(&["run", "ship"]).wait().code, Some(1));
+    let need = &needs(&world, "undelivered")[0];
+    assert!(text(&need["what"]).starts_with("1 notice could not be delivered to command `sh`: "), "{need}");
+    assert!(text(&need["what"]).ends_with(": no mail") && need["since"].is_string(), "{need}");
+    assert_eq!(world.json(&["incidents"])["incidents"][0]["kind"], "undelivered");
+    std::fs::remove_file(world.repo().join("broken")).unwrap();
+    world.run_to(1, &["run", "ship"]);
+    assert_eq!(told(&world).len(), 1);
+    assert_eq!(needs(&world, "undelivered"), [Value::Null; 0]);
 }

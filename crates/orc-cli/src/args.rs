@@ -80,6 +80,9 @@ pub(crate) enum Command {
     /// What waits for people: list, show, approve, deny
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// What went wrong in a way that a person should look at
+    #[command(after_help = examples::INCIDENTS)]
+    Incidents(IncidentsArgs),
     /// Check this machine
     Doctor(OutputArgs),
     /// The database: check, backup, migrate, vacuum, retention
@@ -472,6 +475,18 @@ pub(crate) struct ApprovalsListArgs {
     /// At most so many
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IncidentsArgs {
+    /// Only what is not older: `24h`, `2026-03-01T12:30:00Z` [default: 7 days]
+    #[arg(long, value_name = "DURATION|TIME")]
+    pub(crate) since: Option<String>,
+    /// Only those that nobody has seen to
+    #[arg(long)]
+    pub(crate) open: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -13,6 +13,7 @@ mod doctor;
 mod explain;
 mod flows;
 mod graph;
+mod incidents;
 mod init;
 mod logs;
 mod man;
@@ -70,6 +71,7 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
             approvals::answer(&context, args, Answer::Approved).await
         }
         Command::Approvals(ApprovalsCommand::Deny(args)) => approvals::answer(&context, args, Answer::Denied).await,
+        Command::Incidents(args) => incidents::run(&context, &args).await,
         Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Db(DbCommand::Check(args)) => db::check(&context, args).await,
         Command::Db(DbCommand::Backup { file, force }) => db::backup(&context, &file, force).await,

@@ -97,16 +97,18 @@ impl Line {
         }
     }
 
-    /// Sends a change to a flow in our name. True when that changed anything, and where the flow stands now.
-    pub(crate) async fn send(&self, by: Principal, change: Change) -> CommandResult<(bool, FlowState)> {
+    /// Sends a change to a flow in our name. True when that changed anything, and where the flow stands now; nothing when the
+    /// holder ended before it answered, whether it made the change or not.
+    pub(crate) async fn send(&self, by: Principal, change: Change) -> CommandResult<Option<(bool, FlowState)>> {
         match self {
             Self::Own(dispatcher) => {
                 let heard = change.decide(dispatcher, by).await;
-                heard.map(|heard| (heard.changed, heard.state)).map_err(of_dispatcher)
+                heard.map(|heard| Some((heard.changed, heard.state))).map_err(of_dispatcher)
             }
-            Self::Holder(socket) => match ask(socket, change.request()).await?.map_err(unheard)? {
-                Response::Heard { changed, state } => Ok((changed, state)),
-                other => Err(unexpected(&other)),
+            Self::Holder(socket) => match ask(socket, change.request()).await? {
+                Ok(Response::Heard { changed, state }) => Ok(Some((changed, state))),
+                Ok(Response::Ending) | Err(_) => Ok(None),
+                Ok(other) => Err(unexpected(&other)),
             },
         }
     }

@@ -65,6 +65,7 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
         reader: Arc::new(reader) as Arc<dyn Reader>,
         executor: Arc::new(executor),
         adapter: Arc::new(CommandAdapter),
+        notifier: Arc::new(context.notifier()?),
         clock,
         router,
         data: data.clone(),

@@ -362,6 +362,21 @@ impl fmt::Display for Cause {
     }
 }
 
+impl Failure {
+    /// Whether a person should look at it, whatever the pipeline says about failures: the installation or an agent is in
+    /// trouble, a limit was reached, or something was decided because nobody answered.
+    #[must_use]
+    pub const fn is_incident(&self) -> bool {
+        match &self.cause {
+            Cause::Quarantined { .. } | Cause::LostNotIdempotent | Cause::Silent(_) | Cause::Looping | Cause::Wall(_) => {
+                true
+            }
+            Cause::Answer { by, .. } => matches!(by, Principal::System),
+            _ => matches!(self.family, ErrorFamily::SandboxInfrastructure | ErrorFamily::PolicyDenied),
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.detail.is_empty() { write!(f, "{}", self.cause) } else { write!(f, "{}: {}", self.cause, self.detail) }

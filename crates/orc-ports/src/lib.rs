@@ -5,5 +5,6 @@ pub mod adapter;
 pub mod clock;
 pub mod executor;
 pub mod log;
+pub mod notifier;
 pub mod reader;
 pub mod store;

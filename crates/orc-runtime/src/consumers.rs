@@ -48,6 +48,12 @@ pub const CONSUMERS: &[ConsumerRow] = &[
         what: "tells flows whose steps wait for such an event of another flow",
         act: tell_waiting,
     },
+    ConsumerRow {
+        name: "notifications",
+        kinds: &["RequestOpened", "RequestReminded", "StepFinished", "FlowFinished"],
+        what: "tells people of requests, incidents and failed flows, as `notifications` of the settings says",
+        act: crate::notifications::tell,
+    },
 ];
 
 /// A step that began to wait before this event is found, because its wait was committed before; whether it is meant, its

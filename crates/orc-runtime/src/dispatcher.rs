@@ -11,6 +11,7 @@ use orc_domain::request::{Answer, AnswerError};
 use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, ReapError};
+use orc_ports::notifier::Notifier;
 use orc_ports::reader::Reader;
 use orc_ports::store::{Instance, Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,8 @@ pub struct Parts {
     pub executor: Arc<dyn Executor>,
     /// Knows agent programs.
     pub adapter: Arc<dyn Adapter>,
+    /// Tells people.
+    pub notifier: Arc<dyn Notifier>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Made before the executor.
@@ -136,7 +139,7 @@ impl Dispatcher {
     /// # Errors
     /// When the store fails or a left process does not go.
     pub async fn open(parts: Parts) -> Result<(Self, Recovered), DispatcherError> {
-        let Parts { store, reader, executor, adapter, clock, router, data, shape, instance } = parts;
+        let Parts { store, reader, executor, adapter, notifier, clock, router, data, shape, instance } = parts;
         let slots = Slots::new(shape.slots);
         let (commits, live, trouble) = (watch::Sender::new(0), watch::Sender::new(0), watch::Sender::new(None));
         let tasks = Tasks::default();
@@ -145,6 +148,7 @@ impl Dispatcher {
             reader,
             executor,
             adapter,
+            notifier,
             clock,
             router,
             data,

@@ -6,7 +6,7 @@
 //! [`Dispatcher`] is the loop; `flow_loop` owns one flow at a time; `delivery` carries effects out; `recovery` runs at the
 //! start and makes the store tell the truth about what a dead instance left; `slots` keeps the queue for slots fair, `groups`
 //! the lines for concurrency groups; `parked` are the flows that only wait; `agents` and `ears` start and hear agents;
-//! [`retention`] removes what is older than it is kept; `consumers` read the event log by cursor; [`control`] is the socket through which other processes speak to us;
+//! [`retention`] removes what is older than it is kept; `consumers` read the event log by cursor, [`notifications`] is the one that tells people; [`control`] is the socket through which other processes speak to us;
 //! [`data_dir`] is where everything lies and who holds it.
 
 mod agents;
@@ -23,6 +23,7 @@ mod endings;
 mod flow_loop;
 mod follow;
 mod groups;
+pub mod notifications;
 mod parked;
 mod recovery;
 pub mod retention;

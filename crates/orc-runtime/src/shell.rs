@@ -10,6 +10,7 @@ use orc_domain::time::{Millis, Timestamp};
 use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::Executor;
+use orc_ports::notifier::Notifier;
 use orc_ports::reader::Reader;
 use orc_ports::store::{Store, StoreError};
 use tokio::sync::{RwLock, RwLockReadGuard, watch};
@@ -102,6 +103,7 @@ pub(crate) struct Shell {
     pub(crate) groups: Groups,
     pub(crate) parked: Parked,
     pub(crate) adapter: Arc<dyn Adapter>,
+    pub(crate) notifier: Arc<dyn Notifier>,
     pub(crate) tasks: Tasks,
     /// Counts commits, so that readers of the event log know when to look.
     pub(crate) commits: watch::Sender<u64>,

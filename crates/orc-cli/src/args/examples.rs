@@ -103,6 +103,15 @@ Examples:
 
 A run that goes on does not hear it: the next one of the step reads it, and a step that is over reads nothing.";
 
+pub(super) const INCIDENTS: &str = "\
+Examples:
+  orchestrator incidents
+  orchestrator incidents --open --since 24h
+
+Steps whose process is lost each time or that were lost and must not run twice, agents that fell silent or went in circles,
+budgets that were used up, requests that nobody answered in time, flows that could not be carried out, a holder that cannot
+go on, notices that did not arrive. One is open until its flow was retried.";
+
 pub(super) const RETENTION: &str = "\
 What is kept is said in `orchestrator.yaml`, for flows of that workspace, or in the file of the machine's owner, for all:
   retention: { runs: 30d, logs: 14d, events: 30d }

@@ -133,8 +133,7 @@ async fn hand_over(line: &Line, work: &[Work]) -> CommandResult<bool> {
             Work::New { spec, definitions } => line.submit(spec, definitions).await?,
             Work::Unfinished(flow) => line.resume(*flow).await?,
             Work::Changed(by, change) => {
-                line.send(by.clone(), change.clone()).await?;
-                line.resume(change.flow()).await?
+                line.send(by.clone(), change.clone()).await?.is_some() && line.resume(change.flow()).await?
             }
         };
         if !has_it {

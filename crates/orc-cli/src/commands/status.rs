@@ -10,6 +10,7 @@ mod watch;
 use orc_domain::flow::{FlowOutcome, FlowState};
 use orc_domain::ids::FlowId;
 use orc_ports::reader::{AnyId, FlowFilter, FlowLine, Reader as _, RequestFilter};
+use orc_runtime::notifications::{self, Undelivered};
 use orc_store_sqlite::SqliteReader;
 
 use self::report::{Need, Recent, Report};
@@ -78,6 +79,7 @@ async fn report(context: &Context, reader: &SqliteReader) -> CommandResult<Repor
     if let Carrier::Process { says: Says::Carries { trouble: Some(trouble), .. }, .. } = &carrier {
         report.needs_you.push(Need::holder(format!("{} cannot go on: {trouble}", carrier.name())));
     }
+    report.needs_you.extend(undelivered(context));
     report.needs_you.extend(requests.iter().map(|record| Need::request(&record.request)));
     let mut looks = Vec::with_capacity(live.len());
     for line in &live {
@@ -101,9 +103,9 @@ async fn report(context: &Context, reader: &SqliteReader) -> CommandResult<Repor
 async fn add_finished(report: &mut Report, reader: &SqliteReader, line: &FlowLine, retried: bool) -> CommandResult<()> {
     let FlowState::Finished { at, outcome } = &line.state else { return Ok(()) };
     let id = line.spec.id;
-    if *outcome == FlowOutcome::Failed && !retried && line.steps.failed > 0 {
+    if matches!(outcome, FlowOutcome::Failed | FlowOutcome::BudgetExhausted) && !retried {
         let flow = reader.flow(id).await.map_err(of_store)?;
-        report.needs_you.extend(flow.iter().flat_map(|flow| live::lost_for_good(&flow.steps, id)));
+        report.needs_you.extend(flow.iter().flat_map(|flow| live::incidents(flow, retried)));
     }
     let usage = reader.flow_head(id).await.map_err(of_store)?.map(|(_, head)| head.usage).unwrap_or_default();
     let (created_at, finished_at) = (line.spec.created_at, *at);
@@ -117,4 +119,26 @@ async fn add_finished(report: &mut Report, reader: &SqliteReader, line: &FlowLin
         usage_words: usage_words(&usage),
     });
     Ok(())
+}
+
+/// Who was not told of something, by target.
+fn undelivered(context: &Context) -> Vec<Need> {
+    let mut targets: Vec<(Undelivered, usize)> = Vec::new();
+    for one in notifications::undelivered(&context.data) {
+        match targets.iter_mut().find(|(known, _)| known.to == one.to) {
+            Some((known, count)) => (*known, *count) = (Undelivered { at: known.at, ..one }, *count + 1),
+            None => targets.push((one, 1)),
+        }
+    }
+    let need = |(last, count): (Undelivered, usize)| {
+        let notices = if count == 1 { "1 notice".to_owned() } else { format!("{count} notices") };
+        Need {
+            kind: "undelivered",
+            since: Some(last.at),
+            what: format!("{notices} could not be delivered to {}: {}", last.to, last.why),
+            command: Some("orchestrator config show --origin".to_owned()),
+            ..Need::default()
+        }
+    };
+    targets.into_iter().map(need).collect()
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Violation;
 
 /// What a crate of ours may use of ours, outside of its tests.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("orc-domain", &[]),
     ("orc-spec", &["orc-domain"]),
     ("orc-engine", &["orc-domain"]),
@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("orc-store-sqlite", &["orc-domain", "orc-ports"]),
     ("orc-process", &["orc-domain", "orc-ports"]),
     ("orc-adapters", &["orc-domain", "orc-ports"]),
+    ("orc-notify", &["orc-ports"]),
     ("orc-runtime", &["orc-domain", "orc-engine", "orc-ports"]),
     (
         "orc-cli",
@@ -30,6 +31,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "orc-store-sqlite",
             "orc-process",
             "orc-adapters",
+            "orc-notify",
             "orc-runtime",
         ],
     ),

@@ -1,16 +1,17 @@
 //! What `status` says of a flow that is not over: what needs a person, what runs, what waits.
 
-use orc_domain::flow::{Flow, FlowState, Held, Step, StepOutcome, StepState};
+use orc_domain::flow::{Flow, FlowState, Held, Step, StepState};
 use orc_domain::hold::{HoldReason, HoldScope};
-use orc_domain::ids::{FlowId, RunId};
-use orc_domain::run::{Cause, RunState};
+use orc_domain::ids::RunId;
+use orc_domain::run::RunState;
 
 use super::report::{Need, Report, Running, Waiting};
 use crate::evidence::Carrier;
 use crate::explanation::{Facts, explain_flow, explain_step, words};
+use crate::incident::{Incident, of_flow};
 use crate::look::Look;
 use crate::view::agent::{liveness_of, usage_document, usage_words};
-use crate::view::progress::{outcome_words, stop_words};
+use crate::view::progress::stop_words;
 
 /// Lines of one flow in a section.
 const LINES: usize = 10;
@@ -29,7 +30,7 @@ pub(super) fn add(report: &mut Report, look: &Look, carrier: &Carrier) {
             ..Need::default()
         });
     }
-    report.needs_you.extend(lost_for_good(&flow.steps, id));
+    report.needs_you.extend(incidents(flow, false));
     let facts = look.facts(carrier);
     report.needs_you.extend(paused(&facts));
     report.needs_you.extend(behind_paused(&facts));
@@ -132,23 +133,19 @@ fn behind_paused(facts: &Facts<'_>) -> Option<Need> {
     })
 }
 
-/// Steps that a person must decide about: what was in flight when its process was lost, and must not be done twice.
-pub(super) fn lost_for_good(steps: &[Step], flow: FlowId) -> Vec<Need> {
-    let needs = steps.iter().filter_map(|step| match &step.state {
-        StepState::Finished { outcome: outcome @ StepOutcome::Failed(failure) }
-            if failure.cause == Cause::LostNotIdempotent =>
-        {
-            Some(Need {
-                kind: "incident",
-                flow: Some(flow),
-                step: Some(step.path.clone()),
-                since: Some(step.since),
-                what: outcome_words(outcome),
-                command: Some(format!("orchestrator explain {flow} --step '{}'", step.path)),
-                ..Need::default()
-            })
-        }
-        _ => None,
-    });
-    needs.collect()
+/// What went wrong in a flow and nobody has seen to.
+pub(super) fn incidents(flow: &Flow, retried: bool) -> Vec<Need> {
+    let open = of_flow(flow, retried).into_iter().filter(|incident| incident.open);
+    // The request to raise it says the same.
+    let open = open.filter(|incident| incident.kind != "wall" || flow.requests.is_empty());
+    let need = |incident: Incident| Need {
+        kind: "incident",
+        flow: incident.flow,
+        step: incident.step,
+        since: Some(incident.since),
+        what: incident.what,
+        command: Some(incident.command),
+        ..Need::default()
+    };
+    open.map(need).collect()
 }

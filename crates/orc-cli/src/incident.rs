@@ -1,0 +1,117 @@
+//! Incidents: what went wrong in a way that a person should look at, derived from what the store knows and never stored
+//! beside it. One is open until its flow was retried, or for as long as what it tells of goes on.
+
+use orc_domain::flow::{Flow, FlowOutcome, FlowState, Step, StepOutcome, StepState};
+use orc_domain::hold::HoldReason;
+use orc_domain::ids::FlowId;
+use orc_domain::path::StepPath;
+use orc_domain::principal::Principal;
+use orc_domain::run::{Cause, ErrorFamily, Failure};
+use orc_domain::time::Timestamp;
+use serde::Serialize;
+
+use crate::explanation::as_text;
+use crate::view::columns::clean_line;
+
+/// Characters of what happened.
+const WHAT: usize = 240;
+
+/// One incident.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Incident {
+    /// `quarantined`, `lost_not_idempotent`, `silent`, `looping`, `wall`, `deadline`, `infrastructure`, `policy`,
+    /// `flow_failed`, `holder`, `undelivered`.
+    pub(crate) kind: &'static str,
+    #[serde(serialize_with = "as_text")]
+    pub(crate) since: Timestamp,
+    pub(crate) flow: Option<FlowId>,
+    pub(crate) pipeline: Option<String>,
+    pub(crate) step: Option<StepPath>,
+    pub(crate) what: String,
+    /// Who can do something about it.
+    pub(crate) who: &'static str,
+    pub(crate) command: String,
+    /// Nobody did so far.
+    pub(crate) open: bool,
+}
+
+/// The incidents of a flow. `retried`: a later flow carries it on, so that somebody has seen to it.
+pub(crate) fn of_flow(flow: &Flow, retried: bool) -> Vec<Incident> {
+    let mut incidents: Vec<Incident> = flow.steps.iter().filter_map(|step| of_step(flow, step, retried)).collect();
+    let id = flow.spec.id;
+    for hold in &flow.head.holds {
+        if let HoldReason::Wall(wall) = hold.reason {
+            incidents.push(Incident {
+                kind: "wall",
+                since: hold.since,
+                step: None,
+                what: format!("its budget of `{}` is used up, and nothing more of it starts", wall.word()),
+                who: "whoever may raise it",
+                command: "orchestrator approvals list".to_owned(),
+                ..blank(flow)
+            });
+        }
+    }
+    // Failures without a step to blame: what the flow was made of could not be used, or a wall ended it.
+    if let FlowState::Finished { at, outcome } = &flow.head.state
+        && matches!(outcome, FlowOutcome::Failed | FlowOutcome::BudgetExhausted)
+        && !flow.head.detail.is_empty()
+    {
+        let kind = if *outcome == FlowOutcome::BudgetExhausted { "wall" } else { "flow_failed" };
+        let command = format!("orchestrator explain {id}");
+        let what = clean_line(&flow.head.detail, WHAT);
+        incidents.push(Incident { kind, since: *at, what, command, open: !retried, ..blank(flow) });
+    }
+    incidents
+}
+
+fn of_step(flow: &Flow, step: &Step, retried: bool) -> Option<Incident> {
+    let StepState::Finished { outcome: StepOutcome::Failed(failure) } = &step.state else { return None };
+    // A fan-out, a round and the parent of a child only repeat what failed below them.
+    let (kind, who) = kind_of(failure)?;
+    Some(Incident {
+        kind,
+        since: step.since,
+        step: Some(step.path.clone()),
+        what: clean_line(&failure.to_string(), WHAT),
+        who,
+        command: format!("orchestrator explain {} --step '{}'", flow.spec.id, step.path),
+        open: !retried && !succeeded(flow),
+        ..blank(flow)
+    })
+}
+
+/// What kind of incident a failure is, and who can do something about it.
+fn kind_of(failure: &Failure) -> Option<(&'static str, &'static str)> {
+    if !failure.is_incident() {
+        return None;
+    }
+    Some(match &failure.cause {
+        Cause::Quarantined { .. } => ("quarantined", "you: find out why its process is lost each time, then retry"),
+        Cause::LostNotIdempotent => ("lost_not_idempotent", "you: look what it did, then retry or leave it"),
+        Cause::Silent(_) => ("silent", "you: look at its log; a longer `silence_timeout`, or a retry"),
+        Cause::Looping => ("looping", "you: look at its log, then change what it is asked, or retry"),
+        Cause::Wall(_) => ("wall", "you: a larger budget, or a retry"),
+        Cause::Answer { by: Principal::System, .. } => ("deadline", "you: nobody answered in time; a retry asks again"),
+        _ if failure.family == ErrorFamily::PolicyDenied => ("policy", "whoever writes the rules"),
+        _ => ("infrastructure", "whoever looks after this machine"),
+    })
+}
+
+fn succeeded(flow: &Flow) -> bool {
+    matches!(flow.head.state, FlowState::Finished { outcome: FlowOutcome::Succeeded, .. })
+}
+
+fn blank(flow: &Flow) -> Incident {
+    Incident {
+        kind: "",
+        since: flow.head.seen,
+        flow: Some(flow.spec.id),
+        pipeline: Some(flow.spec.name.clone()),
+        step: None,
+        what: String::new(),
+        who: "you",
+        command: String::new(),
+        open: true,
+    }
+}
