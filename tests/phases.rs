@@ -5,7 +5,7 @@
 //! Steps leave marks in a journal. A phase is reached when its step stands at the gate, or when the store says that the
 //! flow waits; nothing here depends on time.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a document without what it must have fails its test")]
+#![expect(clippy::unwrap_used, reason = "a document without what it must have fails its test")]
 
 mod support;
 
@@ -60,6 +60,9 @@ if grep -qxF "$ORC_STEP" block; then echo "at $ORC_STEP" >> journal; read x < ga
 echo "end $ORC_STEP" >> journal
 "#;
 
+/// The same as an agent.
+const AGENT: &str = ". ./step.sh\necho '{\"type\":\"output\",\"value\":{\"verdict\":\"pass\"}}'\n";
+
 /// Steps of the definition, in order.
 const ROOTS: [&str; 7] = ["start", "cells", "rounds", "below", "ask", "think", "nap"];
 const CELL: &str = "cells{level=2,os=mac}";
@@ -109,7 +112,7 @@ impl Scene {
         world.pipeline("probe", "concurrency: { group: the-group, on_limit: skip }\nsteps: { in: { run: 'true' } }\n");
         world.write("agents/thinker.md", "---\nadapter: command\ncommand: [sh, agent.sh]\n---\nThink.\n");
         world.write("step.sh", STEP);
-        world.write("agent.sh", ". ./step.sh\necho '{\"type\":\"output\",\"value\":{\"verdict\":\"pass\"}}'\n");
+        world.write("agent.sh", AGENT);
         let own: &[&str] = match &phase {
             Phase::At(step) | Phase::InChild(step) => &[step],
             _ => &[],
@@ -462,6 +465,84 @@ fn pause_and_resume(case: &Case) {
     scene.phase = case.phase;
     scene.close(0);
     scene.assert_whole(None);
+}
+
+/// Small numbers that differ; the same in every run of the test.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from((self.0 >> 33) % bound).unwrap()
+    }
+}
+
+/// How often, and from where the numbers begin; `ORC_TEST_KILLS=100 ORC_TEST_SEED=3` makes the whole proof.
+fn parameter(name: &str, default: u64) -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "a longer proof is asked for from outside")]
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Finished steps of the flow and its child, each with how often it began.
+fn recorded(world: &World) -> BTreeMap<String, usize> {
+    let flows = ["whole", "child"].into_iter().filter_map(|name| world.flow_of(name));
+    let steps = flows.flat_map(|flow| world.steps(&flow)).filter(|(_, step)| step["state"] == "finished");
+    let finished: BTreeSet<String> = steps.map(|(path, _)| path).collect();
+    let journal = lines(world.repo().join("journal"));
+    let begun = |path: &String| journal.iter().filter(|line| **line == format!("begin {path}")).count();
+    finished.into_iter().map(|path| (path.clone(), begun(&path))).collect()
+}
+
+#[test]
+fn killed_at_any_moment_nothing_recorded_is_done_again() {
+    let (kills, seed) = (parameter("ORC_TEST_KILLS", 5), parameter("ORC_TEST_SEED", 1));
+    let mut numbers = Numbers(seed);
+    let mut killed = 0;
+    while killed < kills {
+        let world = World::new();
+        // Nobody is there to answer.
+        world.pipeline("whole", &WHOLE.replace("timeout: 1h", "timeout: 1ms, on_timeout: approve"));
+        world.pipeline("child", CHILD);
+        world.write("agents/thinker.md", "---\nadapter: command\ncommand: [sh, agent.sh]\n---\nThink.\n");
+        world.write("step.sh", STEP);
+        world.write("block", "");
+        world.write("deaf", "");
+        world.write("agent.sh", AGENT);
+        let mut known = BTreeMap::new();
+        let mut args = vec!["run", "whole", "--slots", "3"];
+        loop {
+            let running = world.start(&args);
+            let over = || world.flow_of("whole").is_some_and(|flow| world.outcome(&flow) == "succeeded");
+            // A life in which nothing gets done is another test.
+            until("the flow goes on", || recorded(&world).len() > known.len() || over());
+            let goal = lines(world.repo().join("journal")).len() + numbers.below(12);
+            until("a random moment", || lines(world.repo().join("journal")).len() >= goal || over());
+            if over() || killed >= kills {
+                let said = running.wait();
+                assert_eq!(said.code, Some(0), "seed {seed}, {killed} kills: {}{}", said.out, said.err);
+                break;
+            }
+            running.signal(Signal::KILL);
+            running.wait();
+            killed += 1;
+            let now = recorded(&world);
+            for (path, times) in &known {
+                assert_eq!(now.get(path), Some(times), "seed {seed}: `{path}` was recorded as finished and ran again");
+            }
+            known = now;
+            args = vec!["resume", "--all", "--slots", "3"];
+        }
+        for (path, times) in recorded(&world) {
+            assert!(known.get(&path).is_none_or(|before| *before == times), "seed {seed}: `{path}` ran again");
+        }
+        let flows = ["whole", "child"].map(|name| world.flow_of(name).unwrap());
+        for flow in &flows {
+            assert_eq!(world.outcome(flow), "succeeded", "seed {seed}");
+        }
+        assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 2, "seed {seed}: one child");
+        assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+        assert_eq!(processes_in(&world), [""; 0]);
+    }
 }
 
 /// One test for each thing that happens in each phase.
