@@ -363,3 +363,17 @@ fn one_whose_holder_is_killed_goes_on_from_what_it_said() {
     assert!(prompt.contains("I have read half of it.") && prompt.contains("recovery: flow"), "{prompt}");
     assert_gone(&world);
 }
+
+#[test]
+fn one_that_fails_or_takes_too_long_is_tried_as_often_as_the_step_says() {
+    let script =
+        format!("case $ORC_ATTEMPT in 1) exit 3;; 2) read x < gate;; *) {PASS};; esac\n").replace("\n;;", ";;");
+    let world = world(&script, "", &format!("{OWES}, timeout: 300ms, retry: {{ attempts: 3, backoff: 1ms }}"));
+    let _gate = Gate::new(&world);
+    let said = world.run_to(0, &["run", "one", "--cancel-grace", "10ms"]);
+    let told = all_told(&world);
+    assert_eq!((told[0].as_str(), told[2].as_str()), ("failed unknown failed -", "delivered - completed no_tool_use"));
+    assert!(told[1].starts_with("failed unknown failed"), "{told:?}");
+    assert!(said.err.contains("took longer than its timeout of 300ms"), "{}", said.err);
+    assert_gone(&world);
+}

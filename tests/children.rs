@@ -329,3 +329,34 @@ fn a_child_that_a_person_paused_goes_on_only_when_somebody_lets_it() {
     assert_eq!((running.wait().code, resumed.wait().code), (Some(0), Some(0)));
     assert_eq!(journal(&world)["after 5"], 1);
 }
+
+#[test]
+fn the_first_child_that_fails_ends_the_others() {
+    let world = World::new();
+    world.pipeline(
+        "many",
+        "steps:\n  each: { foreach: [1, 2], fail_fast: true, pipeline: part, with: { n: '${{ item }}' } }\n",
+    );
+    world.pipeline(
+        "part",
+        concat!(
+            "inputs: { n: { type: number } }\n",
+            "steps:\n  a: { run: 'if test ${{ inputs.n }} = 1; then until test -e up; do :; done; exit 3; fi; touch up; read x < gate' }\n",
+            "finally: { end: { run: 'echo \"end ${{ inputs.n }}\" >> journal' } }\n",
+        ),
+    );
+    let _gate = Gate::new(&world);
+    world.run_to(1, &["run", "many"]);
+    let many = world.flow_of("many").unwrap();
+    assert_eq!(world.ends(&many), ends(&[("each", "failed"), ("each[0]", "failed"), ("each[1]", "cancelled")]));
+    assert_eq!(journal(&world), counts(&[("end 1", 1), ("end 2", 1)]));
+    assert_eq!(world.run_to(0, &["flows", "list", "--live"]).err, "no flow is unfinished\n");
+}
+
+#[test]
+fn children_need_no_slot_while_they_are_waited_for() {
+    let (world, mut gate) = three_deep();
+    gate.open();
+    world.run_to(0, &["run", "top", "--slots", "1"]);
+    assert!(["top", "middle", "bottom"].iter().all(|name| journal(&world)[&format!("end-{name}")] == 1));
+}

@@ -467,6 +467,55 @@ fn pause_and_resume(case: &Case) {
     scene.assert_whole(None);
 }
 
+/// A cancel is durable: whoever carries the flow on next ends it, also what the one before could not end.
+fn cancel_and_kill(case: &Case) {
+    let own: &[&str] = match &case.phase {
+        Phase::At(step) | Phase::InChild(step) => &[step],
+        Phase::ChildWaits => &["sweep"],
+        Phase::Asks => &["tidy"],
+        Phase::Slot | Phase::Group => &[],
+    };
+    let mut scene = Scene::at(case.phase, own, own);
+    scene.cancel();
+    if let [last] = own {
+        until("it does not hear", || scene.stands(last, 1));
+    }
+    let holder = scene.holder.take().unwrap();
+    holder.signal(Signal::KILL);
+    holder.wait();
+    if let Some(follower) = scene.follower.take() {
+        // One that was queued was over with the cancel.
+        let code = if case.phase == Phase::Group { 130 } else { 8 };
+        assert_eq!(follower.wait().code, Some(code));
+    }
+    let again = own.iter().find(|step| ["tidy", "sweep"].contains(step)).copied();
+    if case.phase != Phase::Group {
+        let resumed = scene.world.start(&["resume", &scene.flow, "--slots", "4"]);
+        if let Some(step) = again {
+            // What is left of the one before is dead by now.
+            until("`finally` is done again", || scene.stands(step, 2));
+            scene.gate.open();
+        }
+        let said = resumed.wait();
+        assert_eq!(said.code, Some(130), "{}{}", said.out, said.err);
+    }
+    if matches!(case.phase, Phase::Slot | Phase::Group) {
+        let resumed = scene.world.start(&["resume", "--all"]);
+        until("the other flow goes on", || lines(scene.world.repo().join("started")).len() == 2);
+        scene.other.open();
+        assert_eq!(resumed.wait().code, Some(0));
+    }
+    let queued = case.phase == Phase::Group;
+    scene.assert_ended(&scene.flow, "cancelled", &case.cancelled(if queued { &["tidy"] } else { &[] }));
+    assert_eq!(scene.marks("end", "tidy"), usize::from(!queued));
+    if let Some(cancelled) = case.child {
+        scene.assert_ended(&scene.child(), "cancelled", cancelled);
+        assert_eq!(scene.marks("end", "sweep"), 1);
+    }
+    scene.assert_marks(again);
+    scene.assert_nothing_is_left();
+}
+
 /// Small numbers that differ; the same in every run of the test.
 struct Numbers(u64);
 
@@ -559,37 +608,46 @@ each! {
     fn before_the_first_step_cancelled: cancel_once(SLOT);
     fn before_the_first_step_cancelled_twice: cancel_twice(SLOT);
     fn before_the_first_step_killed: kill_and_resume(SLOT);
+    fn before_the_first_step_cancelled_and_killed: cancel_and_kill(SLOT);
     fn before_the_first_step_paused: pause_and_resume(SLOT);
     fn queued_for_the_group_cancelled: cancel_once(GROUP);
     fn queued_for_the_group_cancelled_twice: cancel_twice(GROUP);
     fn queued_for_the_group_killed: kill_and_resume(GROUP);
+    fn queued_for_the_group_cancelled_and_killed: cancel_and_kill(GROUP);
     fn queued_for_the_group_paused: pause_and_resume(GROUP);
     fn in_the_matrix_cancelled: cancel_once(MATRIX);
     fn in_the_matrix_cancelled_twice: cancel_twice(MATRIX);
     fn in_the_matrix_killed: kill_and_resume(MATRIX);
+    fn in_the_matrix_cancelled_and_killed: cancel_and_kill(MATRIX);
     fn in_the_matrix_paused: pause_and_resume(MATRIX);
     fn in_round_two_of_the_inner_repeat_cancelled: cancel_once(ROUND);
     fn in_round_two_of_the_inner_repeat_cancelled_twice: cancel_twice(ROUND);
     fn in_round_two_of_the_inner_repeat_killed: kill_and_resume(ROUND);
+    fn in_round_two_of_the_inner_repeat_cancelled_and_killed: cancel_and_kill(ROUND);
     fn in_round_two_of_the_inner_repeat_paused: pause_and_resume(ROUND);
     fn in_the_child_cancelled: cancel_once(IN_CHILD);
     fn in_the_child_cancelled_twice: cancel_twice(IN_CHILD);
     fn in_the_child_killed: kill_and_resume(IN_CHILD);
+    fn in_the_child_cancelled_and_killed: cancel_and_kill(IN_CHILD);
     fn in_the_child_paused: pause_and_resume(IN_CHILD);
     fn while_the_child_waits_cancelled: cancel_once(CHILD_WAITS);
     fn while_the_child_waits_cancelled_twice: cancel_twice(CHILD_WAITS);
     fn while_the_child_waits_killed: kill_and_resume(CHILD_WAITS);
+    fn while_the_child_waits_cancelled_and_killed: cancel_and_kill(CHILD_WAITS);
     fn while_the_child_waits_paused: pause_and_resume(CHILD_WAITS);
     fn waiting_for_approval_cancelled: cancel_once(ASKS);
     fn waiting_for_approval_cancelled_twice: cancel_twice(ASKS);
     fn waiting_for_approval_killed: kill_and_resume(ASKS);
+    fn waiting_for_approval_cancelled_and_killed: cancel_and_kill(ASKS);
     fn waiting_for_approval_paused: pause_and_resume(ASKS);
     fn after_the_approval_cancelled: cancel_once(AFTER);
     fn after_the_approval_cancelled_twice: cancel_twice(AFTER);
     fn after_the_approval_killed: kill_and_resume(AFTER);
+    fn after_the_approval_cancelled_and_killed: cancel_and_kill(AFTER);
     fn after_the_approval_paused: pause_and_resume(AFTER);
     fn in_finally_cancelled: cancel_once(FINALLY);
     fn in_finally_cancelled_twice: cancel_twice(FINALLY);
     fn in_finally_killed: kill_and_resume(FINALLY);
+    fn in_finally_cancelled_and_killed: cancel_and_kill(FINALLY);
     fn in_finally_paused: pause_and_resume(FINALLY);
 }

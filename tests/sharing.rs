@@ -396,3 +396,64 @@ fn an_answer_counts_while_nobody_carries_the_flow_on() {
     assert_eq!(world.outcome(&flow), "succeeded");
     assert_eq!(lines(world.repo().join("journal")), ["go"]);
 }
+
+#[test]
+fn many_questions_are_answered_one_by_one_and_withdrawn_together() {
+    for fail_fast in [false, true] {
+        let world = World::new();
+        world.pipeline(
+            "asks",
+            &format!(
+                "steps:\n  each:\n    foreach: [red, green, blue]\n    fail_fast: {fail_fast}\n    approval: {{ message: 'Is ${{{{ item }}}} good?' }}\n  go: {{ needs: each, run: 'echo go >> journal' }}\n"
+            ),
+        );
+        let running = world.start(&["run", "asks"]);
+        let mut open = serde_json::Value::Null;
+        until("all are asked", || {
+            let said = world.run(&["approvals", "list", "--output", "json"]);
+            open = serde_json::from_str(&said.out).unwrap_or_default();
+            open["requests"].as_array().is_some_and(|requests| requests.len() == 3)
+        });
+        let id = |colour: &str| {
+            let requests = open["requests"].as_array().unwrap().iter();
+            let mut of = requests.filter(|request| request["message"] == format!("Is {colour} good?"));
+            of.next().unwrap()["id"].as_str().unwrap().to_owned()
+        };
+        world.run_to(0, &["approvals", "approve", &id("green")]);
+        world.run_to(0, &["approvals", "deny", &id("red"), "--reason", "too loud"]);
+        let blue = world.run(&["approvals", "approve", &id("blue")]).code;
+        assert_eq!(running.wait().code, Some(1));
+        let ends = world.ends(&world.flow_of("asks").unwrap());
+        assert_eq!(
+            (ends["each[0]"].as_str(), ends["each[1]"].as_str(), ends["go"].as_str()),
+            ("failed", "succeeded", "skipped")
+        );
+        let (answered, last) = if fail_fast { (5, "cancelled") } else { (0, "succeeded") };
+        assert_eq!((blue, ends["each[2]"].as_str()), (Some(answered), last));
+        assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+    }
+}
+
+#[test]
+fn everything_that_waits_can_stand_in_a_round() {
+    let world = World::new();
+    world.pipeline("part", "steps: { a: { run: 'echo part >> journal' } }\n");
+    world.pipeline(
+        "rounds",
+        concat!(
+            "steps:\n  again:\n    repeat:\n      max: 2\n      steps:\n",
+            "        ask: { approval: { timeout: 20ms, on_timeout: approve } }\n",
+            "        nap: { needs: ask, wait: 20ms }\n",
+            "        below: { needs: nap, pipeline: part }\n",
+            "        cells: { needs: below, matrix: { n: [1, 2] }, run: 'echo cell >> journal' }\n",
+            "        never: { needs: cells, wait: { event: FlowFinished, pipeline: nobody, timeout: 20ms }, continue_on_fail: true }\n",
+            "  after: { needs: again, run: 'echo after >> journal' }\n",
+        ),
+    );
+    world.run_to(0, &["run", "rounds"]);
+    let journal = lines(world.repo().join("journal"));
+    assert_eq!(journal, ["part", "cell", "cell", "part", "cell", "cell", "after"]);
+    let flow = world.flow_of("rounds").unwrap();
+    let error = world.steps(&flow)["again~2/never"]["error"]["message"].as_str().unwrap().to_owned();
+    assert!(error.contains("the event did not come within 20ms"), "{error}");
+}
