@@ -23,6 +23,7 @@ mod notify;
 mod output;
 mod shelf;
 mod signals;
+mod typed;
 mod view;
 
 use std::process::ExitCode;

@@ -19,6 +19,12 @@ pub(crate) trait View {
     fn events(&mut self, events: &[Event], now: Timestamp);
     /// Something to tell the person, whatever the form.
     fn note(&mut self, text: &str);
+    /// Whether a person may answer in it what is asked.
+    fn takes_answers(&self) -> bool {
+        false
+    }
+    /// A person typed a line, which stands below what is shown.
+    fn typed(&mut self) {}
     /// Nothing happened for a moment.
     fn tick(&mut self, now: Timestamp);
     /// The flow is over, or the program ends: leave the terminal in order.

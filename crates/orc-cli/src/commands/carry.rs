@@ -11,7 +11,7 @@ use orc_domain::ids::FlowId;
 use orc_domain::principal::Principal;
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::reader::Reader;
-use orc_runtime::{Definitions, Recovered, Seen, Shape};
+use orc_runtime::{Definitions, Recovered, Reply, Seen, Shape, Trouble};
 use orc_store_sqlite::SqliteReader;
 
 use crate::context::Context;
@@ -22,6 +22,8 @@ use crate::hold::{self, Access, Held};
 use crate::host;
 use crate::output::{self, Form, say};
 use crate::signals::Signals;
+use crate::typed::{self, Typed};
+use crate::view::columns::clean_line;
 use crate::view::live::Live;
 use crate::view::plain::Plain;
 use crate::view::progress::Progress;
@@ -50,6 +52,18 @@ impl Work {
     }
 }
 
+/// What is heard of whoever started us.
+struct Ears {
+    signals: Signals,
+    typed: Typed,
+}
+
+impl Ears {
+    fn new() -> CommandResult<Self> {
+        Ok(Self { signals: Signals::new()?, typed: Typed::default() })
+    }
+}
+
 /// A flow that was followed to its end.
 struct Followed {
     outcome: FlowOutcome,
@@ -68,9 +82,9 @@ pub(crate) async fn carry(context: &Context, shape: Shape, work: Vec<Work>, form
                 let who = hold::describe(who.as_ref(), context);
                 say(&format!("{} is held by {who}; it carries this on", context.data.root().display()));
                 let line = Line::Holder(context.data.socket());
-                let mut signals = Signals::new()?;
+                let mut ears = Ears::new()?;
                 if hand_over(&line, &work).await? {
-                    return follow_all(context, &line, &work, form, &mut signals).await;
+                    return follow_all(context, &line, &work, form, &mut ears).await;
                 }
                 say("that process has just ended");
             }
@@ -113,9 +127,9 @@ pub(crate) async fn carry_cancelled(
 pub(crate) async fn carry_here(context: &Context, held: Held, work: &[Work], form: Form) -> CommandResult {
     let line = Line::Own(held.dispatcher.clone());
     let followed = async {
-        let mut signals = Signals::new()?;
+        let mut ears = Ears::new()?;
         hand_over(&line, work).await?;
-        follow_all(context, &line, work, form, &mut signals).await
+        follow_all(context, &line, work, form, &mut ears).await
     };
     match followed.await {
         Ok(exit) => wait_for_others(held, exit).await,
@@ -143,12 +157,12 @@ async fn hand_over(line: &Line, work: &[Work]) -> CommandResult<bool> {
     Ok(true)
 }
 
-async fn follow_all(context: &Context, line: &Line, work: &[Work], form: Form, signals: &mut Signals) -> CommandResult {
+async fn follow_all(context: &Context, line: &Line, work: &[Work], form: Form, ears: &mut Ears) -> CommandResult {
     let reader = SqliteReader::open(&context.data.database()).await.map_err(hold::of_store)?;
     let mut exit = Exit::Success;
     for flow in work.iter().map(Work::flow) {
         let (view, progress) = view_of(&reader, flow, form).await?;
-        let followed = follow(context, line, flow, Shown { view, progress }, signals).await?;
+        let followed = follow(context, line, flow, Shown { view, progress }, ears).await?;
         print_result(&reader, flow, &followed.1, form).await?;
         exit = worse(exit, exit_of(&followed.0));
     }
@@ -183,34 +197,39 @@ async fn follow(
     line: &Line,
     flow: FlowId,
     shown: Shown,
-    signals: &mut Signals,
+    ears: &mut Ears,
 ) -> CommandResult<(Followed, Progress)> {
     let Shown { mut view, mut progress } = shown;
     let mut feed: Feed = line.follow(flow, 0).await;
-    let (mut asked, mut asking) = (0_u32, FuturesUnordered::new());
-    let mut position = 0;
+    let (mut asked, mut asking, mut replying) = (0_u32, FuturesUnordered::new(), FuturesUnordered::new());
+    let (mut position, is_interactive) = (0, view.takes_answers());
     loop {
         let seen = tokio::select! {
             seen = feed.next(TICK) => seen,
-            name = signals.next() => {
+            name = ears.signals.next() => {
                 asked += 1;
                 if asked > 2 {
                     view.end();
-                    let hint = format!("`orchestrator flows resume {flow}` carries it on");
-                    let what = format!("{name} a third time: left {flow} as it is");
-                    return Err(Failure::new(Exit::Interrupted, what).hint(hint));
+                    return Err(left(flow, name));
                 }
-                view.note(if asked == 1 {
-                    "stopping: TERM, grace, KILL, then `finally`; again ends everything at once"
-                } else {
-                    "ending everything at once"
-                });
+                view.note(stopping(asked));
                 asking.push(line.cancel(flow, context.user(), asked > 1));
+                continue;
+            }
+            typed = ears.typed.next() => {
+                view.typed();
+                replying.extend(reply_of(flow, &progress, &typed, view.as_mut()).map(|reply| {
+                    line.send(context.user(), Change::Answer(reply))
+                }));
                 continue;
             }
             // Not waited for above: with a full disk, or a holder that was stopped, it takes long, and signals are heard.
             Some(answer) = asking.next() => {
                 answer.inspect_err(|_| view.end())?;
+                continue;
+            }
+            Some(answer) = replying.next() => {
+                tell_reply(&answer, view.as_mut());
                 continue;
             }
         };
@@ -227,23 +246,67 @@ async fn follow(
                     progress.apply(event);
                 }
                 view.events(&events, context.now());
+                if is_interactive && !progress.asked.is_empty() {
+                    ears.typed.begin();
+                }
             }
-            Seen::Trouble(Some(trouble)) if trouble.is_final => {
-                view.end();
-                return Err(unavailable(format!("cannot go on: {}", trouble.what)).hint(hold::PUT_BACKUP));
-            }
-            Seen::Trouble(Some(trouble)) => view.note(&format!("cannot go on for now: {}; trying again", trouble.what)),
-            Seen::Trouble(None) => view.note("going on again"),
+            Seen::Trouble(trouble) => tell_trouble(trouble, view.as_mut())?,
             Seen::Quiet => view.tick(context.now()),
             Seen::End => break,
         }
     }
     view.end();
-    let Some((_, outcome)) = progress.ended else {
-        return Err(unavailable(format!("{flow} is not over, but the process that carried it on has ended"))
-            .hint("`orchestrator flows resume --all` carries it on"));
-    };
+    let outcome = progress.ended.map(|(_, outcome)| outcome).ok_or_else(|| {
+        unavailable(format!("{flow} is not over, but the process that carried it on has ended"))
+            .hint("`orchestrator flows resume --all` carries it on")
+    })?;
     Ok((Followed { outcome, interrupted: asked > 0 }, progress))
+}
+
+const fn stopping(asked: u32) -> &'static str {
+    if asked == 1 {
+        "stopping: TERM, grace, KILL, then `finally`; again ends everything at once"
+    } else {
+        "ending everything at once"
+    }
+}
+
+/// What keeps the loop from going on; an error when it never will.
+fn tell_trouble(trouble: Option<Trouble>, view: &mut dyn View) -> CommandResult<()> {
+    match trouble {
+        Some(trouble) if trouble.is_final => {
+            view.end();
+            return Err(unavailable(format!("cannot go on: {}", trouble.what)).hint(hold::PUT_BACKUP));
+        }
+        Some(trouble) => view.note(&format!("cannot go on for now: {}; trying again", trouble.what)),
+        None => view.note("going on again"),
+    }
+    Ok(())
+}
+
+fn left(flow: FlowId, signal: &str) -> Failure {
+    let hint = format!("`orchestrator flows resume {flow}` carries it on");
+    Failure::new(Exit::Interrupted, format!("{signal} a third time: left {flow} as it is")).hint(hint)
+}
+
+/// The answer that a line means to what was asked first.
+fn reply_of(flow: FlowId, progress: &Progress, line: &str, view: &mut dyn View) -> Option<Reply> {
+    let asked = progress.asked.first()?;
+    let reply = typed::reply(asked.is_question, line);
+    if reply.is_none() && !line.trim().is_empty() {
+        view.note(&format!("`{}` is no answer: y or n, and why", clean_line(line, 40)));
+    }
+    let (answer, reason) = reply?;
+    Some(Reply { flow, request: asked.request, answer, subject: None, reason })
+}
+
+/// That it was heard, the events say.
+fn tell_reply(answer: &CommandResult<Option<(bool, FlowState)>>, view: &mut dyn View) {
+    match answer {
+        Ok(Some((true, _)) | None) => {}
+        Ok(Some((false, _))) => view.note("that was answered in the meantime"),
+        Err(failure) => view.note(&failure.to_string()),
+    }
 }
 
 /// What the holder did not tell any more: it goes when nothing is live, and a flow that has ended is not. `None` when the

@@ -38,6 +38,11 @@ impl<S: Write + AsFd> Canvas<S> {
         self.stream.write_all(frame.as_bytes()).and_then(|()| self.stream.flush())
     }
 
+    /// Somebody typed lines below what was drawn.
+    pub(crate) const fn typed(&mut self, lines: usize) {
+        self.drawn_lines += lines;
+    }
+
     /// Removes what was drawn.
     pub(crate) fn wipe(&mut self) -> std::io::Result<()> {
         let lines = std::mem::take(&mut self.drawn_lines);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use orc_domain::event::{Event, Fact};
 use orc_domain::flow::{FlowOutcome, StepOutcome};
-use orc_domain::ids::RunId;
+use orc_domain::ids::{RequestId, RunId};
 use orc_domain::path::StepPath;
 use orc_domain::run::StopReason;
 use orc_domain::time::{Millis, Timestamp};
@@ -27,7 +27,21 @@ pub(crate) struct Progress {
     pub(crate) cancel: Option<(String, bool)>,
     /// When and how it ended.
     pub(crate) ended: Option<(Timestamp, FlowOutcome)>,
+    /// What waits for an answer, the first first.
+    pub(crate) asked: Vec<Asked>,
     by_path: BTreeMap<StepPath, usize>,
+}
+
+/// Something that waits for an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) request: RequestId,
+    pub(crate) path: Option<StepPath>,
+    /// An agent wants to know something, and any words may be the answer.
+    pub(crate) is_question: bool,
+    pub(crate) message: String,
+    pub(crate) by: Vec<String>,
+    pub(crate) deadline: Timestamp,
 }
 
 /// A step as events tell it.
@@ -83,6 +97,7 @@ impl Progress {
     /// Takes an event in.
     pub(crate) fn apply(&mut self, event: &Event) {
         let at = event.body.at;
+        self.note_request(&event.body.fact);
         match &event.body.fact {
             Fact::FlowStarted { .. } => self.began_at = Some(at),
             Fact::FlowCancelRequested { force } => self.cancel = Some((event.body.actor.to_string(), *force)),
@@ -135,6 +150,27 @@ impl Progress {
                 let step = self.step(path);
                 (step.state, step.ended_at) = (Shown::Finished(outcome.clone()), Some(at));
             }
+        }
+    }
+
+    fn note_request(&mut self, fact: &Fact) {
+        match fact {
+            Fact::RequestOpened { path, request, kind, message, by, deadline } => self.asked.push(Asked {
+                request: *request,
+                path: path.clone(),
+                is_question: kind == "question",
+                message: message.clone(),
+                by: by.clone(),
+                deadline: *deadline,
+            }),
+            Fact::RequestReminded { request, by, .. } => {
+                self.asked
+                    .iter_mut()
+                    .filter(|asked| asked.request == *request)
+                    .for_each(|asked| asked.by.clone_from(by));
+            }
+            Fact::RequestResolved { request, .. } => self.asked.retain(|asked| asked.request != *request),
+            _ => {}
         }
     }
 

@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("orc-store-sqlite", &["orc-domain", "orc-ports"]),
     ("orc-process", &["orc-domain", "orc-ports"]),
     ("orc-adapters", &["orc-domain", "orc-ports"]),
-    ("orc-notify", &["orc-ports"]),
+    ("orc-notify", &["orc-domain", "orc-ports"]),
     ("orc-runtime", &["orc-domain", "orc-engine", "orc-ports"]),
     (
         "orc-cli",
