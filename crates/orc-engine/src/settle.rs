@@ -252,7 +252,7 @@ impl Draft<'_> {
         self.tell(Fact::FlowFinished { outcome, detail: detail.clone() });
         if let Some(parent) = self.resident.flow.spec.parent.clone() {
             let ended = Input::ChildEnded { flow: self.flow_id(), outcome, output, detail };
-            self.tell_flow(parent.flow, &format!("ended {}", self.flow_id()), ended);
+            self.tell_flow(parent.flow, "ended", ended);
         }
     }
 
