@@ -18,8 +18,7 @@ use orc_domain::input::Ending;
 use orc_domain::path::StepPath;
 use orc_domain::request::Request;
 use orc_domain::run::{Cause, ErrorFamily, Run, RunOutcome, RunState, StopReason};
-use orc_domain::time::{Millis, Timestamp};
-use orc_domain::wait::Wait;
+use orc_domain::time::Timestamp;
 
 use super::oracle;
 use super::plan::{Plan, REMINDERS};
@@ -33,8 +32,6 @@ const MAX_LOSSES: u32 = 3;
 /// Design 10: a silent run is recovered at most 3 times, and a bad moment outside has four waits.
 const MAX_SILENT: usize = 3;
 const UPSTREAM_WAITS: usize = 4;
-/// A step that waits for a slot is looked at again at least this often.
-const HELD_AT_MOST: Millis = Millis::from_secs(60);
 
 /// What the judge knows of all flows.
 #[derive(Debug, Default)]
@@ -547,71 +544,6 @@ impl Shadow {
             format!("`{}` was lost {losses} times in vain", run.path)
         })
     }
-
-    fn check_alarm(&self, evidence: &Evidence<'_>) -> Checked {
-        let flow = evidence.flow;
-        let Some(head) = &self.head else { return Ok(()) };
-        if self.is_finished() {
-            let open = self.steps.iter().find(|step| !is_finished(step));
-            hold(open.is_none(), Rule::Final, flow, || {
-                format!("the flow is over and {:?} is not", open.map(|step| step.path.as_str()))
-            })?;
-            return hold(head.wake_at.is_none(), Rule::Alarm, flow, || "a finished flow has an alarm".to_owned());
-        }
-        let Some(wake_at) = head.wake_at else {
-            return hold(false, Rule::Alarm, flow, || "a live flow has no alarm".to_owned());
-        };
-        let deadline = match &head.state {
-            FlowState::Live { phase: Phase::Finally { deadline }, .. } if *deadline > head.seen => {
-                Some((*deadline, "`finally`"))
-            }
-            _ => None,
-        };
-        let own = self.own_alarms(evidence.wall);
-        let live = self.runs.values().filter_map(|run| Some((run_alarm(run)?, run.path.as_str())));
-        let full = self.full_groups();
-        let steps = self
-            .steps
-            .iter()
-            .filter_map(|step| Some((self.step_alarm(step, &full, evidence.wall)?, step.path.as_str())));
-        let first = live.chain(steps).chain(deadline).chain(own).min();
-        let late = first.filter(|(at, _)| *at < wake_at);
-        hold(late.is_none(), Rule::Alarm, flow, || format!("the alarm is at {wake_at}, too late for {late:?}"))
-    }
-
-    fn step_alarm(&self, step: &Step, full: &BTreeSet<StepNo>, wall: Timestamp) -> Option<Timestamp> {
-        let seen = self.head.as_ref()?.seen;
-        let limited = step.origin.element().is_some_and(|element| full.contains(&element.group));
-        match &step.state {
-            // Whoever lifts the hold looks at it.
-            StepState::Ready { .. } if self.is_held(step) => None,
-            StepState::Ready { not_before, .. } if *not_before > seen => Some(*not_before),
-            StepState::Ready { .. } if !limited => Some(wall + HELD_AT_MOST),
-            StepState::Waiting(wait) => self.wait_alarm(wait, wall),
-            _ => None,
-        }
-    }
-
-    /// Fan-outs of which as many elements run as `limit` allows: the others wait for the end of one of them.
-    fn full_groups(&self) -> BTreeSet<StepNo> {
-        let mut active: BTreeMap<StepNo, u32> = BTreeMap::new();
-        let runs = |state: &StepState| match state {
-            StepState::Active { .. } => true,
-            StepState::Waiting(wait) => matches!(wait, Wait::Elements(_) | Wait::Round(_) | Wait::Flow { .. }),
-            _ => false,
-        };
-        for step in self.steps.iter().filter(|step| runs(&step.state)) {
-            if let Some(element) = step.origin.element() {
-                *active.entry(element.group).or_default() += 1;
-            }
-        }
-        let limit = |group: StepNo| {
-            let spec = &self.plan.pipeline.steps[self.steps[group.0 as usize].spec.0 as usize];
-            spec.fan.as_ref().and_then(|foreach| foreach.limit)
-        };
-        let full = active.into_iter().filter(|(group, count)| limit(*group).is_some_and(|limit| *count >= limit));
-        full.map(|(group, _)| group).collect()
-    }
 }
 
 pub(crate) const fn is_finished(step: &Step) -> bool {
@@ -656,19 +588,4 @@ pub(crate) fn used_up(runs: &[&Run]) -> usize {
 /// A run that ended without what it owed.
 pub(crate) const fn is_owing(run: &Run) -> bool {
     matches!(run.state, RunState::Finished { outcome: RunOutcome::NoDeliverable { .. }, .. })
-}
-
-fn run_alarm(run: &Run) -> Option<Timestamp> {
-    match &run.state {
-        RunState::Pending { deadline, stop, .. } => Some(stop.as_ref().map_or(*deadline, |stop| stop.again_at)),
-        RunState::Running { since, deadline, stop, .. } => {
-            let silent = run
-                .agent
-                .as_ref()
-                .map(|agent| agent.statistics.last_output_at.map_or(*since, |last| last.max(*since)) + agent.silence);
-            let first = silent.map_or(*deadline, |at| at.min(*deadline));
-            Some(stop.as_ref().map_or(first, |stop| stop.again_at))
-        }
-        RunState::Finished { .. } => None,
-    }
 }

@@ -6,8 +6,9 @@
 //!
 //! It must never pause, read a clock or use an order that differs between machines. The files: `plan` (random
 //! pipelines), `world` (processes), `host` (an instance of the orchestrator, as the runtime behaves) with `kin` (what flows
-//! do to each other), `people`, `disturb` (faults), `judge` with `watch`, `oracle`, `sabotage` (mistakes that must be found), `campaign` (many seeds).
+//! do to each other), `people`, `disturb` (faults), `judge` with `watch` and `alarms`, `oracle`, `sabotage` (mistakes that must be found), `campaign` (many seeds).
 
+mod alarms;
 mod campaign;
 mod dice;
 mod disturb;

@@ -1,27 +1,23 @@
 //! What the judge watches of the newer kinds of steps: places in concurrency groups, requests, holds, what agents used and
-//! were told, child flows and their parents, alarms of what waits. As in [`super::judge`], from the changes alone.
+//! were told, child flows and their parents. As in [`super::judge`], from the changes alone.
 
 use std::collections::BTreeSet;
 
 use orc_domain::agent::Usage;
 use orc_domain::claim::Holder;
-use orc_domain::flow::{FlowHead, FlowOutcome, FlowState, Origin, Phase, Step, StepNo, StepOutcome, StepState, Stop};
+use orc_domain::flow::{FlowHead, FlowOutcome, FlowState, Origin, Step, StepNo, StepOutcome, StepState};
 use orc_domain::graph::Action;
 use orc_domain::hold::{Hold, HoldScope};
 use orc_domain::ids::{FlowId, RequestId};
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestKind, RequestState};
 use orc_domain::run::{Cause, Run, RunOutcome, RunState};
-use orc_domain::time::{Millis, Timestamp};
 use orc_domain::wait::Wait;
 
 use super::judge::{Evidence, Judge, Shadow, failure_of, is_finished};
 use super::people::STRANGER;
 use super::plan::{GROUPS, Kind};
 use super::rule::{Checked, Rule, hold};
-
-/// A flow that queues is looked at again at least this often.
-const QUEUED_AT_MOST: Millis = Millis::from_secs(60);
 
 impl Judge {
     /// Keeps count of the places of a flow and of a step.
@@ -196,45 +192,6 @@ impl Shadow {
         })
     }
 
-    /// Alarms that are not of a step or run: of a flow that queues or has a time, of its own requests and holds.
-    pub(super) fn own_alarms(&self, wall: Timestamp) -> Vec<(Timestamp, &'static str)> {
-        let Some(head) = &self.head else { return Vec::new() };
-        let mut alarms = Vec::new();
-        match &head.state {
-            FlowState::Queued { .. } => return vec![(wall + QUEUED_AT_MOST, "the queue")],
-            FlowState::Live { phase: Phase::Main, stop: Stop::None } if head.open_main > 0 => {
-                alarms.extend(head.time_over.map(|at| (at, "the time of the flow")));
-            }
-            _ => {}
-        }
-        let ends = head.holds.iter().filter_map(|hold| hold.until);
-        alarms.extend(ends.map(|at| (at, "a hold")));
-        let own = self.requests.values().filter(|request| request.step.is_none());
-        alarms.extend(own.filter_map(request_alarm).map(|at| (at, "a request of the flow")));
-        alarms
-    }
-
-    /// The alarm of what a step waits for.
-    pub(super) fn wait_alarm(&self, wait: &Wait, wall: Timestamp) -> Option<Timestamp> {
-        match wait {
-            Wait::Elements(fan) => (fan.expanded < fan.total).then_some(wall),
-            Wait::Round(_) => None,
-            Wait::Flow { look_at, .. } => Some(*look_at),
-            Wait::Request { request } => self.requests.get(request).and_then(request_alarm),
-            Wait::Until { at } => Some(*at),
-            Wait::Event { deadline, .. } => Some(*deadline),
-        }
-    }
-
-    /// Whether nothing of this step may start.
-    pub(super) fn is_held(&self, step: &Step) -> bool {
-        let holds = self.head.iter().flat_map(|head| &head.holds);
-        holds.into_iter().any(|hold| match &hold.scope {
-            HoldScope::Flow => true,
-            HoldScope::Step(path) => self.ancestry(step).any(|above| above.path == *path),
-        })
-    }
-
     /// What a step waits for must be there.
     pub(super) fn check_wait(&self, flow: FlowId, step: &Step) -> Checked {
         let open = |id: &RequestId| {
@@ -248,13 +205,6 @@ impl Shadow {
             _ => true,
         };
         hold(right, Rule::Kin, flow, || format!("`{}` waits for nothing: {:?}", step.path, step.state))
-    }
-}
-
-fn request_alarm(request: &Request) -> Option<Timestamp> {
-    match request.state {
-        RequestState::Open { deadline, tell_at, .. } => Some(tell_at.map_or(deadline, |at| at.min(deadline))),
-        RequestState::Resolved { .. } => None,
     }
 }
 
