@@ -189,7 +189,8 @@ fn the_reference_describes_every_command() {
     assert!(world.run_to(0, &["reference", "consumers"]).out.contains("| `temp-files` | `FlowFinished` |"));
     let keys = world.run_to(0, &["reference", "keys"]).out;
     assert!(
-        keys.contains("| `needs` | a name, or a list of names |") && keys.contains("| `agent` | not available yet |")
+        keys.contains("| `needs` | a name, or a list of names |")
+            && keys.contains("| `orchestrate` | not available yet |")
     );
 }
 
@@ -203,7 +204,7 @@ fn a_command_line_that_makes_no_sense_is_explained() {
         (&["status", "--output", "xml"], "possible values: table, json, jsonl, yaml"),
         (&["resume"], "<IDS>"),
         (&["flows", "list", "--limit", "many"], "invalid value 'many'"),
-        (&["schema", "flow"], "possible values: pipeline, settings"),
+        (&["schema", "flow"], "possible values: pipeline, profile, settings"),
     ];
     for (args, message) in cases {
         let said = world.run_to(2, args);

@@ -289,7 +289,7 @@ fn ids_that_mean_nothing_are_told_apart() {
         (&["explain", unknown], 4, "there is no flow flow_"),
         (&["logs", unknown], 4, "there is no flow flow_"),
         (&["runs", "show", "run_01m8pyns4ggw897r310tr1cs0m"], 4, "there is no run run_"),
-        (&["status", "zzzzzz"], 4, "no flow and no run has an id that ends with `zzzzzz`"),
+        (&["status", "zzzzzz"], 4, "no flow, run or request has an id that ends with `zzzzzz`"),
         (&["explain", "abc"], 2, "too short for an id"),
         (&["flows", "show", "%%%%%%%"], 4, "ends with `%%%%%%%`"),
     ];

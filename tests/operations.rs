@@ -183,7 +183,7 @@ fn status_is_watched_and_says_only_what_is_new() {
         assert_eq!(watching.wait().code, Some(130));
     }
     let said = read(&files[0]);
-    assert!(said.starts_with("running\n") && said.matches("totals\n").count() >= 2, "{said}");
+    assert!(said.starts_with("needs you: nothing\n\nrunning\n") && said.matches("totals\n").count() >= 2, "{said}");
     assert!(said.contains("\n-- 20") && said.contains("\nrecent\n"), "{said}");
     let said = read(&files[1]);
     assert!(said.starts_with(&format!("{flow}  ship  live\n")), "{said}");
@@ -252,4 +252,170 @@ fn a_flow_is_drawn_with_the_states_of_its_steps() {
     assert!(unknown.err.contains("there is no flow flow_01m8"), "{}", unknown.err);
     let unknown = world.run_to(4, &["graph", "shipping"]);
     assert!(unknown.err.contains("there is no pipeline `shipping`"), "{}", unknown.err);
+}
+
+#[test]
+fn a_dry_run_shows_what_would_run_and_starts_nothing() {
+    let world = World::new();
+    let steps = concat!(
+        "inputs: { count: { type: number } }\n",
+        "env: { COLOUR: red }\n",
+        "steps:\n",
+        "  last: { needs: [each, touch], if: 'inputs.count > 1', run: 'true' }\n",
+        "  touch: { run: 'echo ran >> ran', env: { MORE: x }, timeout: 5m }\n",
+        "  each: { foreach: [1, 2], run: 'true', retry: { attempts: 3, backoff: 1ms } }\n",
+        "finally:\n  bye: { run: 'exit 3' }\n",
+    );
+    world.pipeline("plan", steps);
+    let first = world.run_to(0, &["run", "plan", "--dry-run", "--input", "count=2", "--slots", "3"]);
+    assert_eq!(first.err, "");
+    assert!(first.out.starts_with("plan would run 4 steps; nothing was started\n"), "{}", first.out);
+    let rows: Vec<Vec<&str>> = first.out.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    for row in [["1", "touch", "-"], ["1", "each", "-"], ["2", "last", "each,"], ["3", "bye", "all"]] {
+        assert!(rows.iter().any(|known| known == &row), "{row:?} in {}", first.out);
+    }
+    for words in
+        ["no history", "only if inputs.count > 1", "once for each of [1,2]", "env of touch", "at most 3 of them"]
+    {
+        assert!(first.out.contains(words), "{words:?} in {}", first.out);
+    }
+    assert!(first.out.contains("PATH") && first.out.contains("COLOUR") && first.out.contains("your own checkout"));
+    assert!(first.out.ends_with("takes nobody knows how long: there is no finished flow of `plan`\n"), "{}", first.out);
+    assert!(!world.data().exists() && !world.repo().join("ran").exists(), "it makes nothing");
+    assert!(world.run_to(3, &["run", "plan", "--dry-run"]).err.contains("count"), "inputs are checked");
+
+    world.run_to(1, &["run", "plan", "--input", "count=2"]);
+    world.run_to(1, &["run", "plan", "--input", "count=1"]);
+    let plan = world.json(&["run", "plan", "--dry-run", "--input", "count=2"]);
+    assert_eq!(plan["schema"], "orc/plan/1");
+    let takes = |step: &str| {
+        let steps = plan["steps"].as_array().unwrap();
+        steps.iter().find(|known| known["step"] == step).unwrap()["takes"].clone()
+    };
+    assert_eq!((&takes("touch")["flows"], &takes("each")["flows"]), (&2.into(), &2.into()));
+    assert_eq!(takes("last")["flows"], 1, "it was skipped once");
+    assert_eq!(takes("bye"), Value::Null, "what failed tells nothing");
+    assert!(takes("touch")["p25_ms"].as_u64() <= takes("touch")["p75_ms"].as_u64());
+    assert_eq!((&plan["steps_without_history"], plan["takes"]["p25_ms"].is_u64()), (&1.into(), true));
+    assert_eq!(lines(world.repo().join("ran")).len(), 2, "only the two real ones");
+    assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 2);
+}
+
+/// `retention` in the file of the workspace.
+fn keep(world: &World, retention: &str) {
+    world.write("orchestrator.yaml", &format!("retention: {retention}\n"));
+}
+
+#[test]
+fn what_is_older_than_it_is_kept_is_shown_and_removed() {
+    let world = World::new();
+    world.pipeline("two", "steps:\n  a: { run: 'echo one' }\n  b: { needs: a, run: 'echo two' }\n");
+    for _ in 0..2 {
+        world.run_to(0, &["run", "two"]);
+    }
+    let everything = world.run_to(0, &["db", "retention"]);
+    assert!(everything.err.contains("kept for ever"), "{}", everything.err);
+    assert!(everything.out.contains("0 with their steps"), "{}", everything.out);
+
+    keep(&world, "{ runs: 1h, logs: 1ms, events: 1h }");
+    let shown = world.json(&["db", "retention", "--dry-run"]);
+    assert_eq!((&shown["schema"], &shown["removed"]), (&"orc/retention/1".into(), &false.into()));
+    assert_eq!((&shown["flows"], &shown["events"]), (&serde_json::json!([]), &0.into()));
+    assert_eq!(shown["logs"].as_array().unwrap().len(), 2);
+    assert!(shown["logs"][0]["bytes"].as_u64() > Some(0), "{shown}");
+    let logs = || std::fs::read_dir(world.data().join("logs")).unwrap().count();
+    assert_eq!(logs(), 2, "looking removes nothing");
+    world.run_to(0, &["db", "retention", "--apply"]);
+    assert_eq!(logs(), 0);
+    assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 2);
+
+    // Logs that cannot be removed keep their flow: its rows are what leads to them.
+    let flow = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    let stuck = world.data().join("logs").join(flow.replacen('_', "-", 1));
+    std::fs::write(&stuck, "no directory").unwrap();
+    keep(&world, "{ runs: 1ms }");
+    let said = world.run_to(8, &["db", "retention", "--apply", "--output", "json"]);
+    let document: Value = serde_json::from_str(&said.out).unwrap();
+    assert!(text(&document["failures"][0]).starts_with("cannot remove `"), "{document}");
+    assert!(said.err.contains("error: not everything could be removed"), "{}", said.err);
+    assert_eq!(world.json(&["flows", "list"])["flows"].as_array().unwrap().len(), 1);
+    std::fs::remove_file(&stuck).unwrap();
+    std::fs::remove_file(world.repo().join("orchestrator.yaml")).unwrap();
+    world.run_to(0, &["run", "two"]);
+
+    keep(&world, "{ runs: 1ms, events: 1ms }");
+    let applied = world.json(&["db", "retention", "--apply"]);
+    assert_eq!(applied["flows"].as_array().unwrap().len(), 2, "{applied}");
+    assert!(applied["events"].as_u64() > Some(4), "{applied}");
+    assert_eq!(world.json(&["flows", "list"])["flows"], serde_json::json!([]));
+    assert_eq!(world.json(&["runs", "list"])["runs"], serde_json::json!([]));
+    assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+    let again = world.json(&["db", "retention", "--apply"]);
+    assert_eq!(
+        (&again["flows"], &again["logs"], &again["events"]),
+        (&serde_json::json!([]), &serde_json::json!([]), &0.into())
+    );
+    // What comes next is numbered on, and nobody is confused.
+    keep(&world, "{ runs: 1h }");
+    world.run_to(0, &["run", "two"]);
+    assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+    assert_eq!(world.json(&["status"])["totals"]["finished_flows"], 1);
+}
+
+#[test]
+fn a_holder_removes_what_is_too_old_but_never_what_is_needed() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("quick", "steps: { a: { run: 'echo one' } }\n");
+    world.pipeline("again", "steps: { a: { run: 'exit 3' } }\n");
+    world.run_to(1, &["run", "again"]);
+    world.run_to(0, &["run", "quick"]);
+    let flows = world.json(&["flows", "list"]);
+    let of = |name: &str| {
+        let found = flows["flows"].as_array().unwrap().iter().find(|flow| flow["pipeline"] == name);
+        text(&found.unwrap()["id"]).to_owned()
+    };
+    let (failed, quick) = (of("again"), of("quick"));
+    // Another workspace shares the data directory; what ours says about ours is not about it.
+    let other = world.path().join("other");
+    std::fs::create_dir_all(other.join("pipelines")).unwrap();
+    std::fs::copy(world.repo().join("pipelines/quick.yaml"), other.join("pipelines/quick.yaml")).unwrap();
+    assert!(world.command(&["run", "quick"]).current_dir(&other).output().unwrap().status.success());
+    let stranger = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+
+    world.pipeline("wait", "steps: { hold: { run: 'echo up >> started; read x < gate' } }\n");
+    keep(&world, "{ runs: 1ms, events: 1ms }");
+    let running = start_held(&world, &["run", "wait"]);
+    let known = |id: &str| world.run(&["flows", "show", id]).code == Some(0);
+    until("what is too old is removed", || !known(&quick) && !known(&failed));
+    assert!(known(&stranger), "it belongs to somebody else");
+    let log = |id: &str| world.data().join("logs").join(id.replacen('_', "-", 1)).exists();
+    assert!(!log(&quick) && log(&stranger));
+    let live = text(&world.json(&["flows", "list", "--live"])["flows"][0]["id"]).to_owned();
+    assert!(known(&live), "what is not over stays");
+    let refused = world.run_to(8, &["db", "retention", "--apply"]);
+    assert!(refused.err.contains("in use by process"), "{}", refused.err);
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(world.run_to(0, &["db", "check"]).out, "the database is as it should be\n");
+}
+
+#[test]
+fn a_flow_that_a_live_one_was_made_from_is_kept() {
+    let world = World::new();
+    let mut gate = Gate::new(&world);
+    world.pipeline("again", "steps: { a: { run: 'test -e ok || exit 3; echo up >> started; read x < gate' } }\n");
+    world.run_to(1, &["run", "again"]);
+    let failed = text(&world.json(&["flows", "list"])["flows"][0]["id"]).to_owned();
+    world.write("ok", "");
+    let running = start_held(&world, &["retry", &failed]);
+    keep(&world, "{ runs: 1ms, logs: 1ms, events: 1ms }");
+    let shown = world.json(&["db", "retention"]);
+    assert_eq!(
+        (&shown["flows"], &shown["logs"], &shown["events"]),
+        (&serde_json::json!([]), &serde_json::json!([]), &0.into())
+    );
+    gate.open();
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(world.json(&["db", "retention"])["flows"].as_array().unwrap().len(), 2);
 }

@@ -46,7 +46,7 @@ fn named_files_are_checked_wherever_they_lie() {
     let missing = world.run_to(4, &["validate", "elsewhere/flow.yaml", "nowhere.yaml"]);
     assert!(missing.err.contains("cannot read `nowhere.yaml`") && missing.err.contains("because: "), "{}", missing.err);
     let folder = world.run_to(4, &["validate", "elsewhere"]);
-    assert!(folder.err.contains("hint: name the files in it: elsewhere/*.yaml"), "{}", folder.err);
+    assert!(folder.err.contains("hint: name the files in it: elsewhere/*"), "{}", folder.err);
     std::fs::write(world.repo().join("latin.yaml"), b"name: caf\xe9\n").unwrap();
     let latin = world.run_to(3, &["validate", "latin.yaml"]);
     assert!(latin.err.contains("`latin.yaml` is not UTF-8 text: byte 9 begins no character"), "{}", latin.err);

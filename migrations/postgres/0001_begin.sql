@@ -73,7 +73,7 @@ CREATE TABLE requests (
     data TEXT NOT NULL
 );
 CREATE INDEX requests_open ON requests (opened_at, id) WHERE resolved_at IS NULL;
-CREATE INDEX requests_open_of_flow ON requests (flow, id) WHERE resolved_at IS NULL;
+CREATE INDEX requests_of_flow ON requests (flow);
 CREATE INDEX requests_resolved ON requests (resolved_at, id) WHERE resolved_at IS NOT NULL;
 CREATE INDEX requests_answers ON requests (answered_by, answer_time, answer) WHERE answer_time IS NOT NULL;
 CREATE INDEX requests_ending ON requests (substr(id, 25));

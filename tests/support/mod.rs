@@ -3,11 +3,14 @@
 #![expect(clippy::disallowed_methods, reason = "these tests start the program as a user does")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a world that cannot be made fails its test")]
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
+
+use serde_json::Value;
 
 /// A repository and a data directory of a test's own.
 pub(crate) struct World {
@@ -86,8 +89,39 @@ impl World {
         Running { child: Some(self.command(args).stdout(out).spawn().unwrap()) }
     }
 
+    /// The newest flow of a pipeline.
+    pub(crate) fn flow_of(&self, pipeline: &str) -> Option<String> {
+        let said = self.run(&["flows", "list", "--limit", "100", "--output", "json"]);
+        let document: Value = serde_json::from_str(&said.out).ok()?;
+        let found = document["flows"].as_array()?.iter().find(|flow| flow["pipeline"] == pipeline)?;
+        Some(found["id"].as_str()?.to_owned())
+    }
+
+    /// The steps of a flow by their paths.
+    pub(crate) fn steps(&self, flow: &str) -> BTreeMap<String, Value> {
+        let document = self.json(&["flows", "show", flow]);
+        let steps = document["steps"].as_array().unwrap().iter();
+        steps.map(|step| (step["path"].as_str().unwrap().to_owned(), step.clone())).collect()
+    }
+
+    /// How each step of a flow ended, or its state while it has not.
+    pub(crate) fn ends(&self, flow: &str) -> BTreeMap<String, String> {
+        let word = |step: &Value| {
+            let word = if step["outcome"].is_null() { &step["state"] } else { &step["outcome"] };
+            word.as_str().unwrap().to_owned()
+        };
+        self.steps(flow).into_iter().map(|(path, step)| (path, word(&step))).collect()
+    }
+
+    /// How a flow ended; its state while it has not.
+    pub(crate) fn outcome(&self, flow: &str) -> String {
+        let flow = self.json(&["flows", "show", flow]);
+        let word = if flow["outcome"].is_null() { &flow["state"] } else { &flow["outcome"] };
+        word.as_str().unwrap().to_owned()
+    }
+
     /// A JSON document of the program.
-    pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
         let mut args = args.to_vec();
         args.extend(["--output", "json"]);
         let said = self.run(&args);
@@ -109,6 +143,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// A program that a test started by itself.
+    pub(crate) fn of(child: Child) -> Self {
+        Self { child: Some(child) }
+    }
+
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.as_ref().unwrap().id()).unwrap()
     }
@@ -180,7 +219,12 @@ pub(crate) struct Gate(File);
 
 impl Gate {
     pub(crate) fn new(world: &World) -> Self {
-        let path = world.repo().join("gate");
+        Self::named(world, "gate")
+    }
+
+    /// A further one, by the name of its file in the repository.
+    pub(crate) fn named(world: &World, name: &str) -> Self {
+        let path = world.repo().join(name);
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         Self(File::options().read(true).write(true).open(path).unwrap())

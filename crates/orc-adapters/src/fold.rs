@@ -165,14 +165,11 @@ impl Told {
             }
             return;
         }
-        let event = match stream {
-            Stream::Stdout => vocabulary::parse(bytes),
-            Stream::Stderr => AgentEvent::Text { line: String::new() },
-        };
-        if matches!(event, AgentEvent::Text { .. }) {
+        let event = (stream == Stream::Stdout).then(|| vocabulary::parse(bytes));
+        if matches!(event, None | Some(AgentEvent::Text { .. })) {
             heard.last = excerpt(&String::from_utf8_lossy(bytes), MAX_REASON_CHARS);
         }
-        if !matches!(event, AgentEvent::Progress { .. } | AgentEvent::Usage(_)) {
+        if !event.as_ref().is_some_and(is_sign_of_life) {
             heard.repeats = heard.looping.push(bytes);
             if heard.repeats >= MAX_REPEATS && self.looping.is_none() {
                 let what = excerpt(&String::from_utf8_lossy(bytes), 80);
@@ -180,7 +177,7 @@ impl Told {
                 self.finding.get_or_insert(Finding::Looping { what });
             }
         }
-        if stream == Stream::Stdout {
+        if let Some(event) = event {
             self.event(event, at);
         }
     }
@@ -326,6 +323,14 @@ impl Told {
 
 fn failed(family: ErrorFamily, why: String, stop: Option<AgentStop>) -> (AgentOutcome, Option<AgentStop>) {
     (AgentOutcome::Failed { family, why }, stop)
+}
+
+/// What may come over and over while all is well.
+const fn is_sign_of_life(event: &AgentEvent) -> bool {
+    matches!(
+        event,
+        AgentEvent::Progress { .. } | AgentEvent::Usage(_) | AgentEvent::Tool { state: ToolState::Progress, .. }
+    )
 }
 
 /// The beginning of a line.

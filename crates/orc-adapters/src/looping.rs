@@ -1,7 +1,7 @@
 //! Whether output goes in circles: the same line, or the same few lines in turn, over and over.
 //!
 //! A program cannot be told to try something else, so the limit is high: an honest one may say `waiting ...` for a while.
-//! Blank lines, progress and usage do not count.
+//! Blank lines, progress (of a tool too) and usage do not count.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

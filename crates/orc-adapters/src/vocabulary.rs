@@ -13,7 +13,8 @@
 //! | `stop` | `reason`, may be missing | it is done |
 //!
 //! Any other line is text. An event that is unknown or not as it should be is shown and counted and never an error: the
-//! program may be newer than we are. Members that we do not know are ignored. What says that something is wrong (`error`,
+//! program may be newer than we are. Members that we do not know are ignored, but lines that differ in them are no
+//! repetition: a `tool` event that carries its `input` does not look like a loop. What says that something is wrong (`error`,
 //! `blocked`, `ask`) is heard even when a member is missing: to ignore it would make a success of it.
 
 use orc_domain::agent::{AgentEvent, AgentStop, ToolState, Usage};

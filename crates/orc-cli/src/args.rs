@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// Run a pipeline and follow it to its end
     #[command(after_help = examples::RUN)]
     Run(RunArgs),
-    /// Check pipelines and settings, and report every mistake at once
+    /// Check pipelines, agents and settings, and report every mistake at once
     #[command(after_help = examples::VALIDATE)]
     Validate(ValidateArgs),
     /// Draw a pipeline
@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Runs: list, show
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Agents: list, show
+    #[command(subcommand)]
+    Agents(AgentsCommand),
     /// The output of a run, or of all runs of a flow
     #[command(after_help = examples::LOGS)]
     Logs(LogsArgs),
@@ -62,12 +65,21 @@ pub(crate) enum Command {
     /// Run what failed in a finished flow again, as a new flow
     #[command(after_help = examples::RETRY)]
     Retry(RetryArgs),
-    /// Carry on what a crash left, to its end
+    /// Carry on what a crash left, or what was paused, to its end
     #[command(after_help = examples::RESUME)]
     Resume(ResumeArgs),
+    /// Let nothing more of a flow, or of one of its steps, start; `resume` lets it go on
+    #[command(after_help = examples::PAUSE)]
+    Pause(PauseArgs),
+    /// Write to the agent of a step: its next run reads it
+    #[command(after_help = examples::MESSAGE)]
+    Message(MessageArgs),
+    /// What waits for people: list, show, approve, deny
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
     /// Check this machine
     Doctor(OutputArgs),
-    /// The database: check, backup, migrate, vacuum
+    /// The database: check, backup, migrate, vacuum, retention
     #[command(subcommand)]
     Db(DbCommand),
     /// The settings in force, and where they come from
@@ -110,6 +122,12 @@ pub(crate) struct RunArgs {
     /// An input of the pipeline; may be given several times
     #[arg(long = "input", short, value_name = "NAME=VALUE")]
     pub(crate) inputs: Vec<String>,
+    /// Start nothing: show what would run, in which order, with which rights, and how long it may take
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Added to the priority of each step, from -100 to 100; a point is worth five minutes of waiting
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i16).range(-100..=100))]
+    pub(crate) priority: i16,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -129,7 +147,7 @@ pub(crate) struct LimitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// Files [default: `pipelines/*.yaml` and `orchestrator.yaml`]
+    /// Files [default: `pipelines/*.yaml`, `agents/*.md` and `orchestrator.yaml`]
     pub(crate) files: Vec<PathBuf>,
     /// Form of the data on standard output
     #[arg(long, short = 'o', value_enum, default_value_t, value_name = "FORM")]
@@ -183,6 +201,8 @@ pub(crate) struct SchemaArgs {
 pub(crate) enum SchemaOf {
     /// A pipeline
     Pipeline,
+    /// The front matter of an agent profile
+    Profile,
     /// `orchestrator.yaml`
     Settings,
 }
@@ -238,6 +258,8 @@ pub(crate) enum FlowsCommand {
     Retry(RetryArgs),
     /// As `resume`
     Resume(ResumeArgs),
+    /// As `pause`
+    Pause(PauseArgs),
 }
 
 #[derive(Debug, Args)]
@@ -245,6 +267,12 @@ pub(crate) struct FlowsListArgs {
     /// Only flows that are not finished
     #[arg(long)]
     pub(crate) live: bool,
+    /// Only flows that wait for people, a time, an event or another flow, and do nothing else
+    #[arg(long, conflicts_with = "queued")]
+    pub(crate) waiting: bool,
+    /// Only flows that wait for their concurrency group
+    #[arg(long)]
+    pub(crate) queued: bool,
     /// At most this many
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: u32,
@@ -268,6 +296,22 @@ pub(crate) struct RunsListArgs {
     /// At most this many
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentsCommand {
+    /// The agents of the repository
+    List(OutputArgs),
+    /// One agent with its system prompt
+    Show(AgentArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// The agent's name, which is the name of its file
+    pub(crate) name: String,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -308,6 +352,9 @@ pub(crate) struct CancelArgs {
 pub(crate) struct RetryArgs {
     /// A finished flow, by id or a unique ending of it
     pub(crate) id: String,
+    /// Run this step again too, with everything that depends on it
+    #[arg(long, value_name = "STEP")]
+    pub(crate) from: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -322,8 +369,81 @@ pub(crate) struct ResumeArgs {
     /// Every unfinished flow
     #[arg(long, conflicts_with = "ids")]
     pub(crate) all: bool,
+    /// Only this paused step of the flow goes on
+    #[arg(long, value_name = "PATH", conflicts_with = "all")]
+    pub(crate) step: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PauseArgs {
+    /// An unfinished flow, by id or a unique ending of it
+    pub(crate) id: String,
+    /// Only this step, with what is below it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) step: Option<String>,
+    /// Why, for whoever finds it paused
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    /// It goes on by itself after this time, such as `2h`
+    #[arg(long = "for", value_name = "TIME", value_parser = length_of_time)]
+    pub(crate) for_: Option<Millis>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MessageArgs {
+    /// A run, a request, or with `--step` a flow, by id or a unique ending of it
+    pub(crate) id: String,
+    /// What to say
+    pub(crate) text: String,
+    /// The step of a flow
+    #[arg(long, value_name = "PATH")]
+    pub(crate) step: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// What waits for an answer, or was answered
+    List(ApprovalsListArgs),
+    /// One request
+    Show {
+        /// A request, by id or a unique ending of it
+        id: String,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Answer yes
+    Approve(AnswerArgs),
+    /// Answer no
+    Deny(AnswerArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsListArgs {
+    /// Those that were answered, with how everybody answers
+    #[arg(long)]
+    pub(crate) resolved: bool,
+    /// At most so many
+    #[arg(long, default_value_t = 50)]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// A request, by id or a unique ending of it
+    pub(crate) id: String,
+    /// Why; an agent that asked is told it
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -344,6 +464,21 @@ pub(crate) enum DbCommand {
     Migrate,
     /// Give unused space back
     Vacuum,
+    /// What is older than `retention` of the settings keeps it; a holder removes it by itself
+    #[command(after_help = examples::RETENTION)]
+    Retention(RetentionArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetentionArgs {
+    /// Only show it; as without any option
+    #[arg(long, conflicts_with = "apply")]
+    pub(crate) dry_run: bool,
+    /// Remove it now
+    #[arg(long)]
+    pub(crate) apply: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -368,6 +503,11 @@ pub(crate) enum ReferencePart {
     Environment,
     /// Consumers of the event log
     Consumers,
-    /// Keys of pipelines and settings
+    /// Keys of pipelines, agents and settings
     Keys,
+}
+
+/// A length of time as typed.
+fn length_of_time(text: &str) -> Result<Millis, String> {
+    Millis::parse(text).ok_or_else(|| "a length of time has its unit, as in `30s`, `2h` or `1d`".to_owned())
 }

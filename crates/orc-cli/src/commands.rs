@@ -1,7 +1,10 @@
 //! The commands, one file per noun.
 
+mod agents;
+mod approvals;
 mod cancel;
 mod carry;
+mod change;
 mod completions;
 mod config;
 mod db;
@@ -12,16 +15,23 @@ mod graph;
 mod init;
 mod logs;
 mod man;
+mod message;
+mod pause;
+mod plan;
 mod reference;
 mod resume;
 mod retry;
 mod run;
 mod runs;
 mod schema;
-mod status;
+pub(crate) mod status;
 mod validate;
 
-use crate::args::{Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand};
+use orc_domain::request::Answer;
+
+use crate::args::{
+    AgentsCommand, ApprovalsCommand, Arguments, Command, ConfigCommand, DbCommand, FlowsCommand, RunsCommand,
+};
 use crate::context::Context;
 use crate::failure::CommandResult;
 
@@ -40,15 +50,28 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Flows(FlowsCommand::Show(args)) => flows::show(&context, &args).await,
         Command::Runs(RunsCommand::List(args)) => runs::list(&context, &args).await,
         Command::Runs(RunsCommand::Show(args)) => runs::show(&context, &args).await,
+        Command::Agents(AgentsCommand::List(args)) => agents::list(&context, args),
+        Command::Agents(AgentsCommand::Show(args)) => agents::show(&context, &args),
         Command::Logs(args) => logs::run(&context, &args).await,
         Command::Cancel(args) | Command::Flows(FlowsCommand::Cancel(args)) => cancel::run(&context, args).await,
         Command::Retry(args) | Command::Flows(FlowsCommand::Retry(args)) => retry::run(&context, args).await,
         Command::Resume(args) | Command::Flows(FlowsCommand::Resume(args)) => resume::run(&context, args).await,
+        Command::Pause(args) | Command::Flows(FlowsCommand::Pause(args)) => pause::run(&context, args).await,
+        Command::Message(args) => message::run(&context, args).await,
+        Command::Approvals(ApprovalsCommand::List(args)) => approvals::list(&context, &args).await,
+        Command::Approvals(ApprovalsCommand::Show { id, output }) => {
+            approvals::show(&context, &id, output.output).await
+        }
+        Command::Approvals(ApprovalsCommand::Approve(args)) => {
+            approvals::answer(&context, args, Answer::Approved).await
+        }
+        Command::Approvals(ApprovalsCommand::Deny(args)) => approvals::answer(&context, args, Answer::Denied).await,
         Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Db(DbCommand::Check(args)) => db::check(&context, args).await,
         Command::Db(DbCommand::Backup { file, force }) => db::backup(&context, &file, force).await,
         Command::Db(DbCommand::Migrate) => db::migrate(&context).await,
         Command::Db(DbCommand::Vacuum) => db::vacuum(&context).await,
+        Command::Db(DbCommand::Retention(args)) => db::retention(&context, &args).await,
         Command::Config(ConfigCommand::Show { origin, output }) => config::show(&context, origin, output),
         Command::Completions { shell } => completions::run(shell),
         Command::Man(args) => man::run(&context, &args),

@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use orc_domain::ids::{FlowId, RunId};
+use orc_domain::ids::{FlowId, RequestId, RunId};
 use orc_domain::principal::Principal;
 use orc_domain::time::Timestamp;
 use orc_ports::clock::Clock as _;
 use orc_ports::reader::{AnyId, FlowFilter, Reader as _};
 use orc_runtime::clock::SystemClock;
 use orc_runtime::data_dir::DataDir;
+use orc_spec::SourceFile;
 use orc_store_sqlite::SqliteReader;
 
 use crate::exit::Exit;
-use crate::failure::{CommandResult, Failure, not_found, unavailable};
+use crate::failure::{CommandResult, Failure, invalid, not_found, unavailable};
 use crate::hold::of_store;
 use crate::host;
 
@@ -80,6 +81,9 @@ impl Context {
         if let Ok(run) = text.parse::<RunId>() {
             return Ok(AnyId::Run(run));
         }
+        if let Ok(request) = text.parse::<RequestId>() {
+            return Ok(AnyId::Request(request));
+        }
         if text.len() < SHORTEST_ID {
             let what = format!("`{text}` is too short for an id: it needs its last {SHORTEST_ID} characters or more");
             return Err(Failure::new(Exit::Usage, what));
@@ -92,7 +96,7 @@ impl Context {
     fn only_one(text: &str, found: &[AnyId]) -> CommandResult<AnyId> {
         match found {
             [one] => Ok(*one),
-            [] => Err(not_found(format!("no flow and no run has an id that ends with `{text}`"))
+            [] => Err(not_found(format!("no flow, run or request has an id that ends with `{text}`"))
                 .hint("`orchestrator flows list` shows flows, `orchestrator runs list` shows runs")),
             several => {
                 let ids: Vec<String> = several.iter().map(any_text).collect();
@@ -113,6 +117,11 @@ impl Context {
                 let known = reader.run(run).await.map_err(of_store)?;
                 known.map(|record| record.run.flow).ok_or_else(|| not_found(format!("there is no run {run}")))
             }
+            AnyId::Request(request) => {
+                let known = reader.request(request).await.map_err(of_store)?;
+                let known = known.map(|record| record.request.flow);
+                known.ok_or_else(|| not_found(format!("there is no request {request}")))
+            }
         }
     }
 
@@ -127,6 +136,21 @@ impl Context {
         }
         flows.reverse();
         Ok(flows)
+    }
+
+    /// The text of a file, under the name by which the user knows it.
+    pub(crate) fn source(&self, file: &Path) -> CommandResult<SourceFile> {
+        let path = self.cwd.join(file);
+        let shown = path.strip_prefix(&self.cwd).unwrap_or(&path).display().to_string();
+        let bytes = std::fs::read(&path).map_err(|error| {
+            let failure = not_found(format!("cannot read `{shown}`")).because(error);
+            if path.is_dir() { failure.hint(format!("name the files in it: {shown}/*")) } else { failure }
+        })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            invalid(format!("`{shown}` is not UTF-8 text: byte {at} begins no character"))
+        })?;
+        Ok(SourceFile::new(shown, text))
     }
 
     /// The files in `pipelines/`, in order.
@@ -161,6 +185,7 @@ fn any_text(id: &AnyId) -> String {
     match id {
         AnyId::Flow(flow) => flow.to_string(),
         AnyId::Run(run) => run.to_string(),
+        AnyId::Request(request) => request.to_string(),
     }
 }
 

@@ -1,20 +1,29 @@
 //! Why a step or a flow is not running, or why it ended as it did: a pure function of the store's state and of evidence.
 //!
-//! Every explanation says what, since when, why, and who can change it. What is not known is said to be unknown.
+//! Every explanation says what, since when, why, who can change it, and a command that helps or looks closer; what is not
+//! known is said to be unknown. `waits` has the waits and holds, `hints` the commands.
 
 use std::collections::BTreeMap;
 
 use orc_domain::flow::{
-    FanOut, Flow, FlowOutcome, FlowState, Held, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
+    Flow, FlowOutcome, FlowState, Held, Origin, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
 };
-use orc_domain::graph::{PhaseKind, Pipeline, StepSpec};
+use orc_domain::graph::{Action, PhaseKind, Pipeline, StepSpec};
 use orc_domain::ids::{FlowId, RunId};
+use orc_domain::liveness::Liveness;
 use orc_domain::path::StepPath;
-use orc_domain::run::{Cause, RunState, Stopping, WakeReason};
+use orc_domain::run::{Cause, Run, RunState, Stopping, WakeReason};
 use orc_domain::time::Timestamp;
 use serde::Serialize;
 
+mod hints;
+mod waits;
+
+pub(crate) use self::hints::answer;
+pub(crate) use self::waits::{other, who_may, words};
+
 use crate::evidence::{Carrier, Says, Seen};
+use crate::view::agent::liveness_of;
 use crate::view::columns::clean_line;
 use crate::view::progress::{Progress, outcome_words, stop_words};
 use crate::view::result::{state_word, step_state_word};
@@ -34,8 +43,23 @@ pub(crate) struct Facts<'a> {
     pub(crate) runs: BTreeMap<RunId, RunEvidence>,
     /// Who holds slots, as far as it was looked at.
     pub(crate) slots: &'a [SlotHolder],
+    /// Where other flows stand that it waits for: its children, and who is in its concurrency groups.
+    pub(crate) others: &'a BTreeMap<FlowId, Other>,
     /// What its events say, if they were read.
     pub(crate) past: &'a Progress,
+}
+
+/// Where a flow stands that another one waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Other {
+    /// Its pipeline's name.
+    pub(crate) name: String,
+    /// Where it stands, in a few words.
+    pub(crate) state: &'static str,
+    /// Why nothing of it starts, if so.
+    pub(crate) held: Option<String>,
+    /// A person paused it.
+    pub(crate) is_paused: bool,
 }
 
 /// What can be seen of a live run.
@@ -82,15 +106,18 @@ pub(crate) fn explain_flow(facts: &Facts<'_>) -> Explanation {
     let flow = facts.flow;
     let (since, reason, unblocked_by) = match &flow.head.state {
         FlowState::Finished { at, outcome } => (*at, end_of_flow(facts, *outcome), "nobody: it is over".to_owned()),
+        FlowState::Queued { since, group, behind } => {
+            let (mut reason, mut who) = waits::group(facts, group, behind);
+            // Its turn may come while it is held; then nothing of it starts yet.
+            if let Some((_, held, lifts)) = waits::flow_held(facts) {
+                reason = format!("{reason}; {held}");
+                who = format!("{who}; then {lifts}");
+            }
+            (*since, reason, who)
+        }
         FlowState::Live { phase, stop } => live_flow(facts, *phase, stop),
     };
-    let mut hints = Vec::new();
-    if let FlowState::Finished { outcome, .. } = &flow.head.state
-        && *outcome != FlowOutcome::Succeeded
-    {
-        hints.push(format!("orchestrator retry {}", flow.spec.id));
-    }
-    let state = state_word(&flow.head.state);
+    let (hints, state) = (hints::of_flow(facts), state_word(&flow.head.state));
     with_carrier(
         facts,
         Explanation { of: flow.spec.id.to_string(), state, since, reason, unblocked_by, alarm: None, hints },
@@ -99,18 +126,16 @@ pub(crate) fn explain_flow(facts: &Facts<'_>) -> Explanation {
 
 /// Explains one step of a flow.
 pub(crate) fn explain_step(facts: &Facts<'_>, step: &Step) -> Explanation {
-    let mut hints = Vec::new();
     let (reason, unblocked_by) = match &step.state {
         StepState::Blocked => blocked(facts, step),
-        StepState::Ready { not_before, held_by, wake } => ready(facts, step, *not_before, *held_by, wake),
-        StepState::Active { run } => {
-            hints.push(format!("orchestrator logs {run}"));
-            active(facts, *run)
+        StepState::Ready { not_before, held_by, wake } => {
+            waits::held(facts, step).unwrap_or_else(|| ready(facts, step, *not_before, held_by.as_ref(), wake))
         }
-        StepState::Waiting(fan) => waiting(facts, step, fan),
-        StepState::Finished { outcome } => finished(facts, step, outcome, &mut hints),
+        StepState::Active { run } => active(facts, *run),
+        StepState::Waiting(wait) => waits::waiting(facts, step, wait),
+        StepState::Finished { outcome } => finished(facts, step, outcome),
     };
-    let state = step_state_word(&step.state);
+    let (hints, state) = (hints::of_step(facts, step), step_state_word(&step.state));
     let of = step.path.to_string();
     let explanation = Explanation { of, state, since: step.since, reason, unblocked_by, alarm: None, hints };
     if matches!(step.state, StepState::Finished { .. }) { explanation } else { with_carrier(facts, explanation) }
@@ -149,8 +174,10 @@ fn end_of_flow(facts: &Facts<'_>, outcome: FlowOutcome) -> String {
     let failed = facts.flow.steps.iter().filter(|step| fails_flow(facts, step));
     match outcome {
         FlowOutcome::Succeeded => "every step that had to succeed did".to_owned(),
+        FlowOutcome::Cancelled if !facts.flow.head.detail.is_empty() => facts.flow.head.detail.clone(),
         FlowOutcome::Cancelled => cancelled_by(facts),
-        FlowOutcome::BudgetExhausted => "a wall was reached and nobody raised it".to_owned(),
+        FlowOutcome::BudgetExhausted => facts.flow.head.detail.clone(),
+        FlowOutcome::Failed if !facts.flow.head.detail.is_empty() => facts.flow.head.detail.clone(),
         FlowOutcome::Failed => format!("failed: {}", listed(failed.map(|step| format!("`{}`", step.path)).collect())),
     }
 }
@@ -158,7 +185,7 @@ fn end_of_flow(facts: &Facts<'_>, outcome: FlowOutcome) -> String {
 /// A step of the definition that failed and was not allowed to.
 fn fails_flow(facts: &Facts<'_>, step: &Step) -> bool {
     let failed = matches!(&step.state, StepState::Finished { outcome: StepOutcome::Failed(_) });
-    failed && step.element.is_none() && spec_of(facts, step).is_none_or(|spec| !spec.continue_on_fail)
+    failed && step.origin == Origin::Root && spec_of(facts, step).is_none_or(|spec| !spec.continue_on_fail)
 }
 
 fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String, String) {
@@ -167,7 +194,14 @@ fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String
     let running = count(|state| matches!(state, StepState::Active { .. }));
     let ready = count(|state| matches!(state, StepState::Ready { .. }));
     let blocked = count(|state| matches!(state, StepState::Blocked));
-    let counts = format!("{running} running, {ready} ready to start, {blocked} waiting for other steps");
+    let waiting = count(|state| matches!(state, StepState::Waiting(_)));
+    let mut counts = format!("{running} running, {ready} ready to start, {blocked} waiting for other steps");
+    if waiting > 0 {
+        counts.push_str(&format!(", {waiting} waiting for something else"));
+    }
+    if let Some((since, reason, who)) = waits::flow_held(facts) {
+        return (since, format!("{reason}; {counts}"), who);
+    }
     let part = match phase {
         Phase::Main => counts,
         Phase::Finally { deadline } => format!("`finally`, for {} more: {counts}", deadline.since(facts.now)),
@@ -181,40 +215,68 @@ fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String
             format!("{steps}, or a second cancel"),
         ),
         Stop::Force { by, at } => (*at, format!("being ended at once by {by}; {part}"), steps),
+        Stop::Exhausted { wall, at } => {
+            let reason = format!("its budget of `{}` is used up, so it is being ended: {part}", wall.word());
+            (*at, reason, format!("{steps}, or a cancel"))
+        }
     }
 }
 
 fn blocked(facts: &Facts<'_>, step: &Step) -> (String, String) {
     let Some(spec) = spec_of(facts, step) else { return unknown_definition() };
-    let in_main = matches!(facts.flow.head.state, FlowState::Live { phase: Phase::Main, .. });
-    if spec.phase == PhaseKind::Finally && in_main {
-        let open = facts.flow.steps.iter().filter(|other| {
-            let main = spec_of(facts, other).is_some_and(|spec| spec.phase == PhaseKind::Main);
-            main && other.element.is_none() && !matches!(other.state, StepState::Finished { .. })
-        });
-        let open = listed(open.map(|step| format!("`{}`", step.path)).collect());
+    let Some(open) = open_needs(facts, step) else { return unknown_definition() };
+    if waits_for_main(facts, spec) {
+        let open = listed(open.iter().map(|step| format!("`{}`", step.path)).collect());
         return (format!("`finally` begins when all other steps are over; open: {open}"), "those steps".to_owned());
     }
-    let parents = spec.needs.iter().filter_map(|need| facts.flow.steps.get(need.0 as usize));
-    let open = parents.filter(|parent| !matches!(parent.state, StepState::Finished { .. }));
-    let open: Vec<String> = open.map(|parent| format!("`{}` ({})", parent.path, brief(facts, parent))).collect();
     if open.is_empty() {
         return ("everything that it needs is over".to_owned(), "the next look at the flow".to_owned());
     }
-    (format!("needs {}", listed(open)), "the steps that it needs".to_owned())
+    let open = open.iter().map(|parent| format!("`{}` ({})", parent.path, brief(facts, parent)));
+    (format!("needs {}", listed(open.collect())), "the steps that it needs".to_owned())
+}
+
+fn waits_for_main(facts: &Facts<'_>, spec: &StepSpec) -> bool {
+    let in_main = matches!(facts.flow.head.state, FlowState::Live { phase: Phase::Main, .. });
+    spec.phase == PhaseKind::Finally && in_main
+}
+
+/// Steps that are not over and that a blocked one waits for. `None` when its definition does not say.
+fn open_needs<'a>(facts: &Facts<'a>, step: &Step) -> Option<Vec<&'a Step>> {
+    let (flow, spec) = (facts.flow, spec_of(facts, step)?);
+    let is_open = |other: &&Step| !matches!(other.state, StepState::Finished { .. });
+    if waits_for_main(facts, spec) {
+        let is_main = |other: &&Step| {
+            let main = spec_of(facts, other).is_some_and(|spec| spec.phase == PhaseKind::Main);
+            main && other.origin == Origin::Root
+        };
+        return Some(flow.steps.iter().filter(is_main).filter(is_open).collect());
+    }
+    // The first step of the body that it belongs to, in the definition and in the flow.
+    let (first, at) = match &step.origin {
+        Origin::Round { of, first, .. } => match flow.step(*of).and_then(|of| spec_of(facts, of)) {
+            Some(StepSpec { action: Action::Repeat(repeat), .. }) => (repeat.first.0, first.0),
+            _ => return None,
+        },
+        Origin::Root | Origin::Element(_) => (0, 0),
+    };
+    let instance = |need: u32| need.checked_sub(first).map(|place| (place + at) as usize);
+    let parents = spec.needs.iter().filter_map(|need| flow.steps.get(instance(need.0)?));
+    Some(parents.filter(is_open).collect())
 }
 
 fn ready(
     facts: &Facts<'_>,
     step: &Step,
     not_before: Timestamp,
-    held_by: Option<Held>,
+    held_by: Option<&Held>,
     wake: &WakeReason,
 ) -> (String, String) {
     if not_before > facts.now {
         let what = match wake {
             WakeReason::Recovery { lost } => format!("{lost} was lost"),
             WakeReason::PipelineStep => format!("attempt {} failed", step.attempts),
+            WakeReason::UserMessage { message } => format!("{message} was written to it"),
         };
         let left = not_before.since(facts.now);
         return (format!("waits {left} before it is tried again: {what}"), format!("time, at {not_before}"));
@@ -237,11 +299,11 @@ fn ready(
             (format!("no slot is free: {by}"), "a run that ends, or more slots (`--slots`, `slots:`)".to_owned())
         }
         Some(Held::Limit) => {
-            let limit = spec_of(facts, step).and_then(|spec| spec.foreach.as_ref()?.limit);
+            let limit = spec_of(facts, step).and_then(|spec| spec.fan.as_ref()?.limit);
             let limit = limit.map_or_else(|| "its limit".to_owned(), |limit| format!("`limit: {limit}`"));
-            let group = step.element.as_ref().map(|element| element.group);
+            let group = step.origin.element().map(|element| element.group);
             let running: Vec<String> = siblings(facts, group)
-                .filter(|sibling| matches!(sibling.state, StepState::Active { .. }))
+                .filter(|sibling| matches!(sibling.state, StepState::Active { .. } | StepState::Waiting(_)))
                 .map(|sibling| format!("`{}`", sibling.path))
                 .collect();
             (
@@ -249,6 +311,7 @@ fn ready(
                 "an element that ends".to_owned(),
             )
         }
+        Some(Held::Group { name, behind }) => waits::group(facts, name, behind),
         None => ("it may start now".to_owned(), "the next look at the flow".to_owned()),
     }
 }
@@ -265,14 +328,11 @@ fn active(facts: &Facts<'_>, run: RunId) -> (String, String) {
                 None => format!("its process is being started, for {age}"),
                 Some(stop) => ending(facts, stop),
             };
-            (reason, "the start of its process".to_owned())
+            (reason, "the start of its process, or its deadline".to_owned())
         }
         RunState::Running { since, process, deadline, stop } => {
             let age = facts.now.since(*since);
-            let output = match evidence.and_then(|evidence| evidence.last_output_at) {
-                Some(at) => format!("last output {} ago", facts.now.since(at)),
-                None => "no output is known".to_owned(),
-            };
+            let output = last_words(live, evidence, facts.now);
             let lives = match evidence.map(|evidence| evidence.process) {
                 Some(Seen::Gone) => {
                     let reason = format!("process {} is gone and its end is not written down; {output}", process.pid);
@@ -282,13 +342,14 @@ fn active(facts: &Facts<'_>, run: RunId) -> (String, String) {
                 Some(Seen::Unknown) | None => " (whether it lives is not known)",
             };
             let pid = process.pid;
+            let who = live.agent.as_ref().map_or_else(String::new, |agent| format!(" of agent `{}`", agent.agent));
             let reason = match stop {
                 Some(stop) => format!("process {pid}{lives}: {}; {output}", ending(facts, stop)),
                 None => {
                     let left = deadline.since(facts.now);
+                    let attempt = live.attempt;
                     format!(
-                        "attempt {} runs for {age} as process {pid}{lives}; {output}; timeout in {left}",
-                        live.attempt
+                        "attempt {attempt}{who} runs for {age} as process {pid}{lives}; {output}; timeout in {left}"
                     )
                 }
             };
@@ -298,28 +359,31 @@ fn active(facts: &Facts<'_>, run: RunId) -> (String, String) {
     }
 }
 
+/// When a run said something last, and of an agent that has been silent for long: when that ends it.
+fn last_words(run: &Run, evidence: Option<&RunEvidence>, now: Timestamp) -> String {
+    let seen = evidence.and_then(|evidence| evidence.last_output_at);
+    let told = run.agent.as_ref().and_then(|agent| agent.statistics.last_output_at);
+    let output = match seen.max(told) {
+        Some(at) => format!("last output {} ago", now.since(at)),
+        None => "no output is known".to_owned(),
+    };
+    match (&run.agent, liveness_of(run, evidence, now)) {
+        (Some(agent), Some(liveness @ Liveness::Stalled)) => {
+            let word = liveness.word();
+            format!("{output}: {word}, ended as silent {} after its last output", agent.silence)
+        }
+        (_, Some(liveness)) => format!("{output}: {}", liveness.word()),
+        (_, None) => output,
+    }
+}
+
 fn ending(facts: &Facts<'_>, stop: &Stopping) -> String {
     let how = if stop.forced { "was told to end at once" } else { "was asked to end" };
     let again = stop.again_at.since(facts.now);
     format!("{how}, because {}; asked again, harder, in {again}", stop_words(stop.reason))
 }
 
-fn waiting(facts: &Facts<'_>, step: &Step, fan: &FanOut) -> (String, String) {
-    let elements: Vec<&Step> = siblings(facts, Some(step.no)).collect();
-    let over = elements.iter().filter(|element| matches!(element.state, StepState::Finished { .. })).count();
-    let running = elements.iter().filter(|element| matches!(element.state, StepState::Active { .. })).count();
-    let written = if fan.cut {
-        ", and no further ones come".to_owned()
-    } else if fan.expanded < fan.total {
-        format!(", {} not yet made", fan.total - fan.expanded)
-    } else {
-        String::new()
-    };
-    let reason = format!("waits for its elements: {over} of {} are over, {running} run{written}", fan.total);
-    (reason, "its elements".to_owned())
-}
-
-fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome, hints: &mut Vec<String>) -> (String, String) {
+fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome) -> (String, String) {
     let flow = facts.flow.spec.id;
     let taken_over = facts.flow.spec.taken_over.contains_key(&step.path);
     let reason = match outcome {
@@ -329,7 +393,7 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome, hints: &mut V
         },
         StepOutcome::Succeeded | StepOutcome::NoChange => outcome_words(outcome),
         StepOutcome::Skipped(_) => outcome_words(outcome),
-        StepOutcome::Cancelled => match &step.element {
+        StepOutcome::Cancelled => match step.origin.element() {
             Some(_) if facts.past.cancel.is_none() => "a sibling failed, and the fan-out is `fail_fast`".to_owned(),
             _ => cancelled_by(facts),
         },
@@ -343,16 +407,11 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome, hints: &mut V
             format!("failed{attempts}: {}", clean_line(&failure.to_string(), ERROR_CHARACTERS))
         }
     };
-    if let StepOutcome::Failed(failure) = outcome {
-        match facts.past.get(&step.path).and_then(|step| step.run) {
-            Some(run) => hints.push(format!("orchestrator logs {run}")),
-            None if step.attempts > 0 => hints.push(format!("orchestrator logs {flow} --step '{}'", step.path)),
-            None => {}
-        }
-        if failure.cause == Cause::LostNotIdempotent {
-            let who = format!("you: look what it did, then decide; `orchestrator retry {flow}` runs it again");
-            return (reason, who);
-        }
+    if let StepOutcome::Failed(failure) = outcome
+        && failure.cause == Cause::LostNotIdempotent
+    {
+        let who = format!("you: look what it did, then decide; `orchestrator retry {flow}` runs it again");
+        return (reason, who);
     }
     if *outcome == StepOutcome::Skipped(SkipReason::Condition) {
         return (reason, "nobody: the pipeline said so".to_owned());
@@ -388,7 +447,8 @@ fn brief(facts: &Facts<'_>, step: &Step) -> String {
         StepState::Ready { held_by: Some(Held::Limit), .. } => "waits for its limit".to_owned(),
         StepState::Ready { held_by: None, .. } => "may start".to_owned(),
         StepState::Active { .. } => format!("runs for {age}"),
-        StepState::Waiting(fan) => format!("{} elements for {age}", fan.total),
+        StepState::Ready { held_by: Some(Held::Group { name, .. }), .. } => format!("waits for the group `{name}`"),
+        StepState::Waiting(wait) => format!("waits for {} for {age}", waits::brief(wait)),
         StepState::Finished { outcome } => outcome.word().to_owned(),
     }
 }
@@ -396,7 +456,7 @@ fn brief(facts: &Facts<'_>, step: &Step) -> String {
 /// The elements of a fan-out.
 fn siblings<'a>(facts: &Facts<'a>, group: Option<StepNo>) -> impl Iterator<Item = &'a Step> {
     let flow = facts.flow;
-    let of_group = move |step: &&Step| group.is_some() && step.element.as_ref().map(|element| element.group) == group;
+    let of_group = move |step: &&Step| group.is_some() && step.origin.element().map(|element| element.group) == group;
     flow.steps.iter().filter(of_group)
 }
 
@@ -421,3 +481,5 @@ fn listed(mut names: Vec<String>) -> String {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod walk;

@@ -1,19 +1,21 @@
 //! One way to speak to the loop that carries flows on, whether it is in this process or in the holder of the directory.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use orc_domain::flow::{FlowSpec, FlowState};
 use orc_domain::graph::Pipeline;
-use orc_domain::ids::FlowId;
+use orc_domain::hold::HoldReason;
+use orc_domain::ids::{FlowId, MessageId};
 use orc_domain::input::{Input, Signed};
+use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
-use orc_domain::time::Millis;
+use orc_domain::time::{Millis, Timestamp};
 use orc_ports::clock::Clock as _;
 use orc_runtime::clock::SystemClock;
 use orc_runtime::control::{Client, ControlError, Request, Response};
-use orc_runtime::{Dispatcher, DispatcherError, Follower, Seen, Trouble};
+use orc_runtime::{Definitions, Dispatcher, DispatcherError, Follower, Heard, Reply, Seen, Trouble};
 
+use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, not_found, unavailable};
 use crate::hold::PATIENCE;
 
@@ -26,6 +28,50 @@ pub(crate) enum Line {
     Holder(PathBuf),
 }
 
+/// Something that somebody wants of a flow that is there.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// An answer to one of its requests.
+    Answer(Reply),
+    /// Nothing more of it starts.
+    Pause { flow: FlowId, step: Option<StepPath>, note: String, until: Option<Timestamp> },
+    /// It goes on.
+    Unpause { flow: FlowId, step: Option<StepPath> },
+    /// Words for the agent of a step.
+    Message { flow: FlowId, path: StepPath, id: MessageId, text: String },
+}
+
+impl Change {
+    /// The flow that it is about.
+    pub(crate) const fn flow(&self) -> FlowId {
+        match self {
+            Self::Answer(reply) => reply.flow,
+            Self::Pause { flow, .. } | Self::Unpause { flow, .. } | Self::Message { flow, .. } => *flow,
+        }
+    }
+
+    async fn decide(self, dispatcher: &Dispatcher, by: Principal) -> Result<Heard, DispatcherError> {
+        let (flow, input) = match self {
+            Self::Answer(reply) => return dispatcher.answer(by, reply).await,
+            Self::Pause { flow, step, note, until } => {
+                (flow, Input::Hold { step, reason: HoldReason::Paused, note, until })
+            }
+            Self::Unpause { flow, step } => (flow, Input::Lift { step, reason: HoldReason::Paused }),
+            Self::Message { flow, path, id, text } => (flow, Input::Message { path, id, text }),
+        };
+        dispatcher.send(flow, Signed { by, input }).await
+    }
+
+    fn request(self) -> Request {
+        match self {
+            Self::Answer(reply) => Request::Answer(reply),
+            Self::Pause { flow, step, note, until } => Request::Pause { flow, step, note, until },
+            Self::Unpause { flow, step } => Request::Unpause { flow, step },
+            Self::Message { flow, path, id, text } => Request::Message { flow, path, id, text },
+        }
+    }
+}
+
 /// What a follower shows next.
 pub(crate) enum Feed {
     Own(Box<Follower>),
@@ -36,17 +82,32 @@ pub(crate) enum Feed {
 
 impl Line {
     /// Starts a flow. False when the holder has ended.
-    pub(crate) async fn submit(&self, spec: &FlowSpec, pipeline: &Arc<Pipeline>, source: &str) -> CommandResult<bool> {
-        let source = source.to_owned();
+    pub(crate) async fn submit(&self, spec: &FlowSpec, definitions: &Definitions) -> CommandResult<bool> {
+        let definitions = definitions.clone();
         match self {
             Self::Own(dispatcher) => {
-                let started = dispatcher.submit(spec.clone(), Arc::clone(pipeline), source).await;
+                let started = dispatcher.submit(spec.clone(), definitions).await;
                 started.map(|()| true).map_err(of_dispatcher)
             }
             Self::Holder(socket) => {
-                let pipeline = Box::new(Pipeline::clone(pipeline));
-                done(socket, Request::Submit { spec: Box::new(spec.clone()), pipeline, source }).await
+                let Definitions { pipeline, source, children } = definitions;
+                let (spec, pipeline) = (Box::new(spec.clone()), Box::new(Pipeline::clone(&pipeline)));
+                done(socket, Request::Submit { spec, pipeline, source, children }).await
             }
+        }
+    }
+
+    /// Sends a change to a flow in our name. True when that changed anything, and where the flow stands now.
+    pub(crate) async fn send(&self, by: Principal, change: Change) -> CommandResult<(bool, FlowState)> {
+        match self {
+            Self::Own(dispatcher) => {
+                let heard = change.decide(dispatcher, by).await;
+                heard.map(|heard| (heard.changed, heard.state)).map_err(of_dispatcher)
+            }
+            Self::Holder(socket) => match ask(socket, change.request()).await?.map_err(unheard)? {
+                Response::Heard { changed, state } => Ok((changed, state)),
+                other => Err(unexpected(&other)),
+            },
         }
     }
 
@@ -146,8 +207,9 @@ async fn done(socket: &std::path::Path, request: Request) -> CommandResult<bool>
 
 fn unexpected(response: &Response) -> Failure {
     match response {
-        Response::Error { message, unknown: true } => not_found(message.clone()),
-        Response::Error { message, unknown: false } => unavailable(message.clone()),
+        Response::Error { message, unknown: true, .. } => not_found(message.clone()),
+        Response::Error { message, refused: true, .. } => Failure::new(Exit::Refused, message.clone()),
+        Response::Error { message, .. } => unavailable(message.clone()),
         other => unavailable(format!("the holder of the data directory gave an unexpected answer: {other:?}")),
     }
 }
@@ -156,6 +218,9 @@ fn unexpected(response: &Response) -> Failure {
 pub(crate) fn of_dispatcher(error: DispatcherError) -> Failure {
     match error {
         DispatcherError::Unknown(flow) => not_found(format!("there is no flow {flow}")),
+        DispatcherError::Answer(error) => Failure::new(Exit::Refused, error.to_string()),
+        error @ DispatcherError::MayNot(_) => Failure::new(Exit::Refused, error.to_string()),
+        error @ DispatcherError::NoRequest(_) => not_found(error.to_string()),
         error => unavailable("the flow cannot be carried on").because(error),
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use orc_adapters::CommandAdapter;
 use orc_domain::ids::InstanceId;
 use orc_domain::time::Millis;
-use orc_ports::clock::Clock;
+use orc_ports::clock::Clock as _;
 use orc_ports::reader::Reader;
 use orc_ports::store::StoreError;
 use orc_process::ProcessExecutor;
@@ -17,6 +18,7 @@ use orc_store_sqlite::{SqliteReader, SqliteStore};
 use crate::context::Context;
 use crate::failure::{CommandResult, Failure, unavailable};
 use crate::feed::of_dispatcher;
+use crate::host;
 
 /// How long a holder may take to answer: it may have ten thousand flows to look at first.
 pub(crate) const PATIENCE: Millis = Millis::from_secs(15);
@@ -45,7 +47,7 @@ pub(crate) enum Access {
 pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Access> {
     let data = &context.data;
     data.make().map_err(of_data_dir)?;
-    let clock = SystemClock;
+    let clock = host::clock();
     let instance = InstanceId::from_uuid(uuid::Uuid::now_v7());
     let command = shape.command.clone();
     let holder = Holder { pid: std::process::id(), instance, command, since: clock.now() };
@@ -55,7 +57,6 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     };
     let store = SqliteStore::open(&data.database()).await.map_err(of_store)?;
     let reader = SqliteReader::open(&data.database()).await.map_err(of_store)?;
-    let clock: Arc<dyn Clock> = Arc::new(clock);
     let router = Arc::new(Router::new(Arc::clone(&clock)));
     let executor = ProcessExecutor::new(instance, Arc::clone(&clock), router.reports());
     let executor = executor.map_err(|error| unavailable("cannot start processes").because(error))?;
@@ -63,6 +64,7 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
         store: Arc::new(store),
         reader: Arc::new(reader) as Arc<dyn Reader>,
         executor: Arc::new(executor),
+        adapter: Arc::new(CommandAdapter),
         clock,
         router,
         data: data.clone(),

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use orc_ports::clock::Clock;
+use orc_runtime::clock::{FastClock, SystemClock};
 use orc_spec::settings::ALWAYS_PASSED;
 use tracing_subscriber::EnvFilter;
+
+const CLOCK_RATE: &str = "ORC_CLOCK_RATE";
 
 /// Variables that the program itself reads, for the reference.
 pub(crate) const READ: &[(&str, &str)] = &[
@@ -14,6 +19,7 @@ pub(crate) const READ: &[(&str, &str)] = &[
     ("ORC_CANCEL_GRACE", "the setting `cancel_grace`"),
     ("ORC_LOG_LIMIT", "the setting `log_limit`"),
     ("ORC_LOG", "what is said on standard error about the inside, as a filter of `tracing` (`orc_runtime=debug`)"),
+    (CLOCK_RATE, "for tests: whoever carries flows on counts so many seconds in each"),
     ("NO_COLOR", "no colour, whatever the terminal can do"),
     ("XDG_STATE_HOME", "where the data directory lies unless it is named: `$XDG_STATE_HOME/orchestrator`"),
     ("HOME", "the same without XDG_STATE_HOME: `$HOME/.local/state/orchestrator`"),
@@ -58,6 +64,14 @@ pub(crate) fn state_directory() -> Option<PathBuf> {
 /// Cores that this program may use.
 pub(crate) fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
+/// The clock of whoever carries flows on.
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    match variable(CLOCK_RATE).and_then(|rate| rate.parse().ok()) {
+        Some(rate) => Arc::new(FastClock::new(rate)),
+        None => Arc::new(SystemClock),
+    }
 }
 
 /// The number of the local user.

@@ -1,24 +1,28 @@
 //! Reading a flow together with the evidence about it, for the commands that show and explain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use orc_domain::flow::{Flow, Held, StepState};
+use orc_domain::claim::Holder;
+use orc_domain::flow::{Flow, FlowState, Held, StepState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::run::{Run, RunState};
 use orc_domain::time::Timestamp;
+use orc_domain::wait::Wait;
 use orc_ports::reader::{FlowFilter, Reader as _};
 use orc_store_sqlite::SqliteReader;
 
 use crate::context::Context;
 use crate::evidence::{Carrier, Seen, last_output_at};
-use crate::explanation::{Facts, RunEvidence, SlotHolder};
+use crate::explanation::{Facts, Other, RunEvidence, SlotHolder, other};
 use crate::failure::{CommandResult, not_found};
 use crate::hold::of_store;
 use crate::view::progress::Progress;
 
 /// Live flows that are looked through for holders of slots.
 const FLOWS_WITH_SLOTS: u32 = 50;
+/// Flows that a flow waits for and that are looked at.
+const OTHERS: usize = 20;
 /// Events that are read at once.
 const PAGE: u32 = 1000;
 
@@ -30,6 +34,8 @@ pub(crate) struct Look {
     runs: BTreeMap<RunId, RunEvidence>,
     /// Who holds slots, as far as it was looked at.
     pub(crate) slots: Vec<SlotHolder>,
+    /// Where flows stand that it waits for.
+    others: BTreeMap<FlowId, Other>,
     /// What its events say; empty unless it was asked for.
     pub(crate) past: Progress,
 }
@@ -42,7 +48,13 @@ impl Look {
         let pipeline = reader.pipeline(flow.spec.pipeline.clone()).await.map_err(of_store)?;
         let (pipeline, _) = pipeline.ok_or_else(|| not_found(format!("the definition that {id} pinned is gone")))?;
         let runs = flow.runs.values().map(|run| (run.id, evidence(context, run))).collect();
-        Ok(Self { flow, pipeline, now: context.now(), runs, slots: Vec::new(), past: Progress::default() })
+        let (now, mut others) = (context.now(), BTreeMap::new());
+        for id in waited_for(&flow) {
+            if let Some((spec, head)) = reader.flow_head(id).await.map_err(of_store)? {
+                others.insert(id, other(&spec, &head, now));
+            }
+        }
+        Ok(Self { flow, pipeline, now, runs, slots: Vec::new(), others, past: Progress::default() })
     }
 
     /// The same with who holds slots, if it waits for one, and with what its events say: who cancelled it, how long steps
@@ -71,6 +83,7 @@ impl Look {
             carrier,
             runs: self.runs.clone(),
             slots: &self.slots,
+            others: &self.others,
             past: &self.past,
         }
     }
@@ -100,6 +113,25 @@ pub(crate) fn slot_holders<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Vec
         RunState::Finished { .. } => None,
     };
     runs.filter_map(holder).collect()
+}
+
+/// Flows that this one waits for: its children, and who is in its concurrency groups. Some of them, where they are many.
+fn waited_for(flow: &Flow) -> BTreeSet<FlowId> {
+    let mut behind: Vec<FlowId> = Vec::new();
+    let group = |holders: &[Holder]| holders.iter().map(|holder| holder.flow).take(OTHERS).collect::<Vec<_>>();
+    if let FlowState::Queued { behind: holders, .. } = &flow.head.state {
+        behind.extend(group(holders));
+    }
+    for step in &flow.steps {
+        match &step.state {
+            StepState::Ready { held_by: Some(Held::Group { behind: holders, .. }), .. } => {
+                behind.extend(group(holders))
+            }
+            StepState::Waiting(Wait::Flow { flow, .. }) => behind.push(*flow),
+            _ => {}
+        }
+    }
+    behind.into_iter().filter(|other| *other != flow.spec.id).take(OTHERS).collect()
 }
 
 fn waits_for_slot(flow: &Flow) -> bool {

@@ -4,6 +4,7 @@
 //! `context` what every command starts from, `hold` how a command becomes the holder of a data directory, `commands/` one
 //! file per noun, `view/` how a run looks, `output` the forms of data, `exit` the exit codes, `failure` how errors look.
 
+mod agents;
 mod args;
 mod commands;
 mod context;
@@ -18,6 +19,7 @@ mod layers;
 mod look;
 mod moment;
 mod output;
+mod shelf;
 mod signals;
 mod view;
 
@@ -34,7 +36,8 @@ fn main() -> ExitCode {
         Err(error) => return exit::of_usage(&error),
     };
     host::log_to_stderr(arguments.verbose);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    // One worker beside this thread: what it does takes microseconds, and a second one is mostly woken in vain.
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             failure::print(&failure::unavailable("cannot start the threads of the program").because(error));

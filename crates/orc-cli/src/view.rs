@@ -1,5 +1,6 @@
 //! How a flow looks while it runs and when it is over.
 
+pub(crate) mod agent;
 pub(crate) mod canvas;
 pub(crate) mod columns;
 pub(crate) mod flow;

@@ -76,6 +76,20 @@ pub struct TakenOver {
     /// What the step put out.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
     pub output: Option<Value>,
+    /// Files that were kept of it; they stay those of the flow that is carried on.
+    #[serde(default)]
+    pub artifacts: BTreeMap<String, Artifact>,
+}
+
+/// A file that was kept of a step.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Where it lies, an absolute path.
+    pub file: String,
+    /// Its length.
+    pub bytes: u64,
+    /// The hash of its content.
+    pub hash: ContentHash,
 }
 
 /// The changing part of a flow that is not in its steps.
@@ -257,6 +271,9 @@ pub struct Step {
     /// Concurrency groups that it is in while it is under way.
     #[serde(default)]
     pub places: Vec<String>,
+    /// Files that were kept of it, by name.
+    #[serde(default)]
+    pub artifacts: BTreeMap<String, Artifact>,
     /// How often its agent was told that it owes something.
     #[serde(default)]
     pub reminders: u32,

@@ -34,6 +34,8 @@ pub const EXPANSION_PAGE: usize = 200;
 pub const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of JSON that one element may have.
 pub const MAX_ITEM_BYTES: usize = 256 * 1024;
+/// Bytes that one artifact may have.
+pub const MAX_ARTIFACT_BYTES: u64 = 1024 * 1024 * 1024;
 /// Bytes of JSON that the outputs of one step may have; beyond that it is an artifact.
 pub const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
@@ -73,6 +75,25 @@ impl Pipeline {
     /// When a value has no JSON form (a float that is not a number).
     pub fn content_hash(&self) -> Result<ContentHash, serde_json::Error> {
         Ok(ContentHash::of(&serde_json::to_vec(self)?))
+    }
+
+    /// Values for the inputs, defaults filled in.
+    ///
+    /// # Errors
+    /// What is missing, not known or of another type, one line each.
+    pub fn take_inputs(&self, mut given: BTreeMap<String, Value>) -> Result<BTreeMap<String, Value>, Vec<String>> {
+        let (mut taken, mut problems) = (BTreeMap::new(), Vec::new());
+        for (name, spec) in &self.inputs {
+            match given.remove(name).or_else(|| spec.default.clone()) {
+                Some(value) if spec.kind.takes(&value) => drop(taken.insert(name.clone(), value)),
+                Some(value) => {
+                    problems.push(format!("`{name}` needs a {}, and this is {}", spec.kind.word(), value.type_name()));
+                }
+                None => problems.push(format!("`{name}` is missing")),
+            }
+        }
+        problems.extend(given.keys().map(|name| format!("there is no input `{name}`")));
+        if problems.is_empty() { Ok(taken) } else { Err(problems) }
     }
 
     /// Steps that every flow has from its start: those of no body. They come first.
@@ -131,6 +152,32 @@ pub enum InputKind {
     List,
     /// A map.
     Map,
+}
+
+impl InputKind {
+    /// The word of `type:`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::List => "list",
+            Self::Map => "map",
+        }
+    }
+
+    /// Whether it takes a value.
+    #[must_use]
+    pub const fn takes(self, value: &Value) -> bool {
+        match self {
+            Self::String => matches!(value, Value::Text(_)),
+            Self::Number => matches!(value, Value::Int(_) | Value::Float(_)),
+            Self::Boolean => matches!(value, Value::Bool(_)),
+            Self::List => matches!(value, Value::List(_)),
+            Self::Map => matches!(value, Value::Map(_)),
+        }
+    }
 }
 
 /// Position of a step in [`Pipeline::steps`].

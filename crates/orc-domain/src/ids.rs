@@ -194,12 +194,30 @@ impl WorkspaceId {
 #[serde(transparent)]
 pub struct ContentHash(String);
 
+/// Hashes content that comes in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct ContentHasher(Sha256);
+
+impl ContentHasher {
+    /// Takes the next piece in.
+    pub fn update(&mut self, bytes: &[u8]) {
+        Digest::update(&mut self.0, bytes);
+    }
+
+    /// The hash of all pieces.
+    #[must_use]
+    pub fn finish(self) -> ContentHash {
+        ContentHash(self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
 impl ContentHash {
     /// Hashes canonical bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        let digest = Sha256::digest(bytes);
-        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        let mut hasher = ContentHasher::default();
+        hasher.update(bytes);
+        hasher.finish()
     }
 
     /// The 64 hexadecimal characters.

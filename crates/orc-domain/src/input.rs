@@ -1,10 +1,12 @@
 //! All that a flow can hear. An input is a fact or a wish from outside; `decide` turns it into changes and effects.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::action::WaitEvent;
 use crate::agent::{Statistics, Usage};
-use crate::flow::FlowOutcome;
+use crate::flow::{Artifact, FlowOutcome};
 use crate::hold::HoldReason;
 use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId};
 use crate::path::StepPath;
@@ -35,6 +37,13 @@ pub enum Input {
         run: RunId,
         /// Its process.
         process: Process,
+    },
+    /// Files of a run were kept, because it is about to be told that it delivered.
+    RunKept {
+        /// Which run.
+        run: RunId,
+        /// Its artifacts, by name.
+        artifacts: BTreeMap<String, Artifact>,
     },
     /// A run's process and everything it started is gone, and we know how it ended.
     RunEnded {

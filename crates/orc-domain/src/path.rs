@@ -56,6 +56,17 @@ impl StepPath {
         Self(format!("{}{{{}}}", self.0, axes.join(",")))
     }
 
+    /// The step that made it: the fan-out of an element, the `repeat` of a step of a round.
+    #[must_use]
+    pub fn above(&self) -> Option<Self> {
+        let above = match self.0.chars().next_back() {
+            Some(']') => self.0.rsplit_once('[')?.0,
+            Some('}') => self.0.rsplit_once('{')?.0,
+            _ => self.0.rsplit_once('/')?.0.rsplit_once('~')?.0,
+        };
+        Some(Self(above.to_owned()))
+    }
+
     /// As text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -143,6 +154,20 @@ mod tests {
         for bad in ["", "3a", "a[", "a[x]", "a//b", "../etc", "a~", "a{x}", "a b", "a[1]b"] {
             assert!(bad.parse::<StepPath>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_path_knows_what_made_it() {
+        let above = |text: &str| text.parse::<StepPath>().unwrap().above().map(|path| path.to_string());
+        assert_eq!(above("a"), None);
+        assert_eq!(above("a[3]").as_deref(), Some("a"));
+        assert_eq!(above("a{os=linux}").as_deref(), Some("a"));
+        assert_eq!(above("a~2/b").as_deref(), Some("a"));
+        assert_eq!(above("a[1]~2/b~1/c[0]").as_deref(), Some("a[1]~2/b~1/c"));
+        let cell = StepPath::root("build").cell([("os", "Ubuntu 24/x".to_owned()), ("n", "1".to_owned())].into_iter());
+        assert_eq!(cell.as_str(), "build{os=Ubuntu%2024%2fx,n=1}");
+        assert!(cell.as_str().parse::<StepPath>().is_ok());
+        assert_eq!(StepPath::root("check").in_round(2, "test").as_str(), "check~2/test");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! "Exit code 0" is not delivery: the outcome says what happened, the family decides once, where the failure is first
 //! understood, what is done about it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,9 @@ pub struct Run {
     pub wake: WakeReason,
     /// When it was decided.
     pub created_at: Timestamp,
+    /// Files that are to be kept once it has delivered: paths below where it works, by name.
+    #[serde(default)]
+    pub artifacts: BTreeMap<String, String>,
     /// What is known of it as an agent's; none: a command.
     #[serde(default)]
     pub agent: Option<AgentRun>,
@@ -178,6 +182,18 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
+    /// The word in documents and expressions.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::NoDeliverable { .. } => "no_deliverable",
+            Self::Blocked { .. } => "blocked",
+            Self::Failed(_) => "failed",
+            Self::Cancelled { .. } => "cancelled",
+        }
+    }
+
     /// The coarse status that operators know: `completed` or `error`.
     #[must_use]
     pub const fn status(&self) -> &'static str {
@@ -251,6 +267,8 @@ pub enum Cause {
     Start,
     /// It ended well but its outputs cannot be read.
     Output,
+    /// It ended well and a file that was to be kept is not there, or cannot be kept.
+    Artifact,
     /// An expression of the step has no value.
     Expression,
     /// Its instance ended while it ran.
@@ -317,6 +335,7 @@ impl fmt::Display for Cause {
             Self::Timeout(after) => write!(f, "took longer than its timeout of {after}"),
             Self::Start => f.write_str("could not be started"),
             Self::Output => f.write_str("its outputs cannot be read"),
+            Self::Artifact => f.write_str("an artifact cannot be kept"),
             Self::Expression => f.write_str("an expression has no value"),
             Self::Lost => f.write_str("its process was lost"),
             Self::Quarantined { losses } => {

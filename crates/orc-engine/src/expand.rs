@@ -92,13 +92,14 @@ impl Draft<'_> {
         let no = self.next_no();
         let path = self.element_path(group, index, &value);
         let taken_over = self.resident.flow.spec.taken_over.get(&path).cloned();
-        let (state, output) = match taken_over {
-            Some(result) => (StepState::Finished { outcome: result.outcome }, result.output),
-            None => (self.element_state(), None),
+        let (state, output, artifacts) = match taken_over {
+            Some(result) => (StepState::Finished { outcome: result.outcome }, result.output, result.artifacts),
+            None => (self.element_state(), None, std::collections::BTreeMap::new()),
         };
         let ready = matches!(state, StepState::Ready { .. });
         let origin = Origin::Element(Element { group, index, value });
-        let step = Step { output, ..new_step(no, path, (self.step(group).spec, origin), state, self.now) };
+        let spec = self.step(group).spec;
+        let step = Step { output, artifacts, ..new_step(no, path, (spec, origin), state, self.now) };
         self.add_steps(vec![step]);
         if ready {
             self.fresh.insert(no);

@@ -175,7 +175,8 @@ fn parents_run_again(spec: SpecIndex, pipeline: &Pipeline, again: &BTreeSet<Spec
 fn done(step: &Step, flow: &Flow) -> Option<TakenOver> {
     match &step.state {
         StepState::Finished { outcome: outcome @ (StepOutcome::Succeeded | StepOutcome::NoChange) } => {
-            Some(TakenOver { outcome: outcome.clone(), output: step.output.clone() })
+            let (output, artifacts) = (step.output.clone(), step.artifacts.clone());
+            Some(TakenOver { outcome: outcome.clone(), output, artifacts })
         }
         StepState::Finished { outcome: StepOutcome::Cancelled } => flow.spec.taken_over.get(&step.path).cloned(),
         _ => None,

@@ -91,6 +91,7 @@ pub(crate) fn new_step(
         inbox: Vec::new(),
         heard: BTreeSet::new(),
         output: None,
+        artifacts: BTreeMap::new(),
     }
 }
 
@@ -112,6 +113,9 @@ impl Draft<'_> {
             }),
             Input::RunHeard { run, statistics, usage, looping } => self.on_live(*run, |draft, no| {
                 draft.run_heard(no, *run, (*statistics, *usage), *looping);
+            }),
+            Input::RunKept { run, artifacts } => self.on_live(*run, |draft, no| {
+                draft.edit(no, |step| step.artifacts = artifacts.clone());
             }),
             Input::RunEnded { run, ending, told } => self.on_live(*run, |draft, no| {
                 draft.run_ended(no, *run, ending, told.as_ref());

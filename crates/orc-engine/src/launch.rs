@@ -108,7 +108,8 @@ impl Draft<'_> {
     fn start_command(&mut self, no: StepNo, action: &RunAction) -> Result<(), String> {
         let (run, attempt, wake) = self.next_run(no);
         let command = self.command(no, action, (run, attempt, &wake))?;
-        self.begin_run(no, (run, attempt, wake), None);
+        let artifacts = self.artifacts_of(no)?;
+        self.begin_run(no, (run, attempt, wake), None, artifacts);
         self.effect(run.uuid(), "start", EffectKind::StartRun { run, command });
         Ok(())
     }
@@ -126,7 +127,8 @@ impl Draft<'_> {
             answer: None,
             stop: None,
         };
-        self.begin_run(no, (run, attempt, wake), Some(agent));
+        let artifacts = self.artifacts_of(no)?;
+        self.begin_run(no, (run, attempt, wake), Some(agent), artifacts);
         self.edit(no, |step| step.inbox.clear());
         self.effect(run.uuid(), "start", EffectKind::StartAgent { run, call: Box::new(call) });
         Ok(())
@@ -143,14 +145,20 @@ impl Draft<'_> {
         (run, attempt, wake)
     }
 
-    fn begin_run(&mut self, no: StepNo, (id, attempt, wake): (RunId, u32, WakeReason), agent: Option<AgentRun>) {
+    fn begin_run(
+        &mut self,
+        no: StepNo,
+        (id, attempt, wake): (RunId, u32, WakeReason),
+        agent: Option<AgentRun>,
+        artifacts: BTreeMap<String, String>,
+    ) {
         let (since, deadline) = (self.now, self.now + START_DEADLINE);
         let state = RunState::Pending { since, deadline, stop: None };
         let (flow, path) = (self.flow_id(), self.step(no).path.clone());
         self.take(Transition::StepStarted);
         self.slots -= 1;
         self.claim(id);
-        self.add_run(Run { id, flow, no, path, attempt, wake, created_at: since, agent, state });
+        self.add_run(Run { id, flow, no, path, attempt, wake, created_at: since, artifacts, agent, state });
         self.edit(no, |step| step.attempts = attempt);
         self.set_state(no, StepState::Active { run: id });
     }
@@ -193,6 +201,25 @@ impl Draft<'_> {
             prompt,
             schema: action.schema.clone().or_else(|| profile.output.clone()),
         })
+    }
+
+    /// Files that are to be kept, by name: paths that stay below where the step works.
+    fn artifacts_of(&self, no: StepNo) -> Result<BTreeMap<String, String>, String> {
+        let templates = &self.spec(no).artifacts;
+        if templates.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let scope = StepScope::of(&self.resident, no).with_env()?;
+        let paths = templates.iter().map(|(name, template)| {
+            let path = template.render(&scope).map_err(|error| format!("artifacts.{name}: {error}"))?.to_text().text;
+            let stays = !path.starts_with('/') && path.split('/').all(|part| part != "..") && !path.contains('\0');
+            if stays && !path.is_empty() {
+                Ok((name.clone(), path))
+            } else {
+                Err(format!("artifacts.{name}: `{path}` is no path below the place where the step works"))
+            }
+        });
+        paths.collect()
     }
 
     /// Declared variables, and what every run is told of itself.

@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use orc_domain::flow::{Flow, FlowState, Held, Origin, Phase, Step, StepNo, StepState, Stop};
+use orc_domain::flow::{Flow, FlowOutcome, FlowState, Held, Origin, Phase, Step, StepNo, StepOutcome, StepState, Stop};
 use orc_domain::graph::{Action, Graph, Pipeline, SpecIndex, StepSpec};
 use orc_domain::hold::HoldScope;
 use orc_domain::ids::{ContentHash, FlowId, RequestId};
+use orc_domain::input::Input;
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
 use orc_domain::request::{AnswerError, Standing};
@@ -113,6 +114,32 @@ impl Resident {
         }
         let due = self.index.due.values().flatten();
         due.filter_map(|(_, no)| self.group_held(*no).map(str::to_owned)).collect()
+    }
+
+    /// What it tells its parent once it is over.
+    #[must_use]
+    pub fn ended(&self) -> Option<Input> {
+        let FlowState::Finished { outcome, .. } = self.flow.head.state else { return None };
+        let (output, mut detail) = (self.flow.head.output.clone(), self.flow.head.detail.clone());
+        if detail.is_empty() && outcome == FlowOutcome::Failed {
+            detail = self.first_failed_step().unwrap_or_default();
+        }
+        Some(Input::ChildEnded { flow: self.flow.spec.id, outcome, output, detail })
+    }
+
+    /// `` `test`: exit code 1 ``, of the first step that failed the flow.
+    fn first_failed_step(&self) -> Option<String> {
+        self.root_body().instances().find_map(|no| {
+            let step = self.flow.step(no)?;
+            match &step.state {
+                StepState::Finished { outcome: StepOutcome::Failed(failure) }
+                    if !self.spec_of(step).continue_on_fail =>
+                {
+                    Some(format!("`{}`: {failure}", step.path))
+                }
+                _ => None,
+            }
+        })
     }
 
     /// Child flows that it waits for.

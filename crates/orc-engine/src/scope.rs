@@ -242,6 +242,9 @@ fn results_of(resident: &Resident, no: StepNo) -> BTreeMap<String, Value> {
     if spec.fan.is_some() {
         let results = resident.below(no).map(|step| Value::Map(result_of(step)));
         fields.insert("results".to_owned(), Value::List(results.collect()));
+    } else if !spec.artifacts.is_empty() {
+        let files = step.artifacts.iter().map(|(name, artifact)| (name.clone(), Value::text(artifact.file.clone())));
+        fields.insert("artifacts".to_owned(), Value::Map(files.collect()));
     } else if matches!(spec.action, Action::Repeat(_)) {
         fields.insert("rounds".to_owned(), Value::Int(i64::from(step.attempts)));
     }

@@ -4,7 +4,6 @@
 use orc_domain::event::Fact;
 use orc_domain::flow::{FlowOutcome, FlowState, Origin, Phase, SkipReason, StepNo, StepOutcome, StepState, Stop};
 use orc_domain::graph::{FINALLY_DEADLINE, PhaseKind, SpecIndex, StepSpec};
-use orc_domain::input::Input;
 use orc_domain::run::{Cause, ErrorFamily, Failure, WakeReason};
 use orc_domain::transition::Transition;
 use orc_domain::value::Value;
@@ -132,7 +131,10 @@ impl Draft<'_> {
         let path = self.step(no).path.clone();
         if let Some(result) = self.resident.flow.spec.taken_over.get(&path).cloned() {
             self.take(Transition::StepTakenOver);
-            self.edit(no, |step| step.output = result.output);
+            self.edit(no, |step| {
+                step.output = result.output;
+                step.artifacts = result.artifacts;
+            });
             self.finish(no, result.outcome);
             return;
         }
@@ -247,11 +249,9 @@ impl Draft<'_> {
             head.state = FlowState::Finished { at, outcome };
             head.holds.clear();
         });
-        let head = &self.resident.flow.head;
-        let (detail, output) = (head.detail.clone(), head.output.clone());
-        self.tell(Fact::FlowFinished { outcome, detail: detail.clone() });
-        if let Some(parent) = self.resident.flow.spec.parent.clone() {
-            let ended = Input::ChildEnded { flow: self.flow_id(), outcome, output, detail };
+        let detail = self.resident.flow.head.detail.clone();
+        self.tell(Fact::FlowFinished { outcome, detail });
+        if let (Some(parent), Some(ended)) = (self.resident.flow.spec.parent.clone(), self.resident.ended()) {
             self.tell_flow(parent.flow, "ended", ended);
         }
     }

@@ -155,6 +155,14 @@ pub trait Reader: Send + Sync {
     /// Flows, newest first, older than `before`, at most `limit`.
     fn flows(&self, filter: FlowFilter, before: Option<FlowId>, limit: u32) -> StoreResult<'_, Vec<FlowLine>>;
 
+    /// Flows that ended before a point in time, without their steps, in order of end and id, after `after`, at most `limit`.
+    fn flows_finished(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> StoreResult<'_, Vec<(FlowSpec, FlowHead)>>;
+
     /// A flow with all its steps, its live runs and its open requests.
     fn flow(&self, id: FlowId) -> StoreResult<'_, Option<Flow>>;
 
@@ -166,6 +174,9 @@ pub trait Reader: Send + Sync {
 
     /// Runs of an agent, newest first, older than `before`, at most `limit`.
     fn runs_by_agent(&self, agent: String, before: Option<RunId>, limit: u32) -> StoreResult<'_, Vec<RunRecord>>;
+
+    /// Runs of the last `flows` finished flows of the pipeline with that name, in no order, at most `limit`.
+    fn runs_of_pipeline(&self, name: String, flows: u32, limit: u32) -> StoreResult<'_, Vec<RunRecord>>;
 
     /// One run.
     fn run(&self, id: RunId) -> StoreResult<'_, Option<RunRecord>>;
@@ -184,6 +195,9 @@ pub trait Reader: Send + Sync {
 
     /// Events of a flow (or of all) after a position, at most `limit`.
     fn events(&self, flow: Option<FlowId>, after: u64, limit: u32) -> StoreResult<'_, Vec<Event>>;
+
+    /// Where a consumer stands; 0 before its first event.
+    fn consumer_cursor(&self, name: &'static str) -> StoreResult<'_, u64>;
 
     /// Flows, runs and requests whose id ends with `suffix` (six characters or more), at most `limit`.
     fn ids_ending(&self, suffix: String, limit: u32) -> StoreResult<'_, Vec<AnyId>>;

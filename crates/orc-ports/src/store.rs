@@ -226,6 +226,14 @@ pub trait Store: Send + Sync {
     /// Moves a consumer from `from` to `to`; `Stale` when it does not stand at `from`.
     fn consumer_advance(&self, name: &'static str, from: u64, to: u64) -> StoreResult<'_, Guarded>;
 
+    /// Forgets a flow that was over before then, with its steps and runs; its events and its definition stay. False when
+    /// there is no such flow, or it was not over.
+    fn flow_remove(&self, id: FlowId, finished_before: Timestamp) -> StoreResult<'_, bool>;
+
+    /// Forgets events from the oldest up to a position, but none that a consumer has not passed, and never the newest:
+    /// later positions count on from it.
+    fn events_remove(&self, up_to: u64) -> StoreResult<'_, ()>;
+
     /// Waits until everything accepted is durable, then ends the writer. Later calls answer [`StoreError::Closed`].
     fn close(&self) -> StoreResult<'_, ()>;
 }

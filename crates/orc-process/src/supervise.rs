@@ -23,6 +23,7 @@ use rustix::process::{
 };
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::yield_now;
 
 use crate::family::Target;
 use crate::input::{Input, Turn};
@@ -152,13 +153,17 @@ impl Supervised {
             tokio::select! {
                 _ = self.handle.readable() => return,
                 guard = ready(self.stdout.fd.as_ref()) => {
-                    if take(guard, &mut self.stdout.output, &mut self.log, &self.shared) {
-                        self.stdout.fd = None;
+                    match take(guard, &mut self.stdout.output, &mut self.log, &self.shared) {
+                        Taken::All => {}
+                        Taken::Part => yield_now().await,
+                        Taken::End => self.stdout.fd = None,
                     }
                 }
                 guard = ready(self.stderr.fd.as_ref()) => {
-                    if take(guard, &mut self.stderr.output, &mut self.log, &self.shared) {
-                        self.stderr.fd = None;
+                    match take(guard, &mut self.stderr.output, &mut self.log, &self.shared) {
+                        Taken::All => {}
+                        Taken::Part => yield_now().await,
+                        Taken::End => self.stderr.fd = None,
                     }
                 }
                 turn = self.stdin.write() => if turn != Turn::More {
@@ -323,23 +328,38 @@ async fn ready(fd: Option<&AsyncFd<OwnedFd>>) -> AsyncFdReadyGuard<'_, OwnedFd> 
     pending().await
 }
 
-/// Takes one bufferful; returns whether the stream has ended.
-fn take(mut guard: AsyncFdReadyGuard<'_, OwnedFd>, output: &mut Output, log: &mut RunLog, shared: &Shared) -> bool {
+/// What one turn took from a pipe.
+enum Taken {
+    /// All that was there.
+    All,
+    /// A bufferful, and there may be more. Whoever takes from a program that writes faster than it is read must let
+    /// others have a turn, or nobody would hear that it is to be stopped.
+    Part,
+    /// The end.
+    End,
+}
+
+/// Takes one bufferful.
+fn take(mut guard: AsyncFdReadyGuard<'_, OwnedFd>, output: &mut Output, log: &mut RunLog, shared: &Shared) -> Taken {
     let buffer = &mut *shared.buffer.borrow_mut();
     match read(guard.get_inner(), buffer) {
-        Ok(0) => return true,
+        Ok(0) => Taken::End,
         Ok(count) => {
-            if count < buffer.len() {
+            let is_part = count == buffer.len();
+            if !is_part {
                 // The pipe is empty now; what comes later wakes us again.
                 guard.clear_ready();
             }
             output.push(log, shared.clock.now(), &buffer[..count]);
             log.flush();
+            if is_part { Taken::Part } else { Taken::All }
         }
-        Err(Errno::AGAIN) => guard.clear_ready(),
-        Err(_) => return true,
+        Err(Errno::AGAIN) => {
+            guard.clear_ready();
+            Taken::All
+        }
+        Err(_) => Taken::End,
     }
-    false
 }
 
 fn read(fd: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {

@@ -86,7 +86,12 @@ fn start_of(flow: FlowId, run: RunId, call: AgentCall, continuation: Option<Text
 
 fn letter(message: Message) -> Letter {
     let Message { id, from, at, text } = message;
-    let text = if from == Principal::System { Text::trusted(text) } else { Text::tainted(text) };
+    // Whoever operates this installation gives instructions; what comes from elsewhere is data.
+    let is_ours = match from {
+        Principal::System | Principal::Os(_) | Principal::Person(_) | Principal::Token(_) => true,
+        Principal::Github(_) | Principal::Agent(_) => false,
+    };
+    let text = if is_ours { Text::trusted(text) } else { Text::tainted(text) };
     Letter { id: id.to_string(), from: from.to_string(), at, text }
 }
 

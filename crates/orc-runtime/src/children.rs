@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use orc_domain::flow::{FlowOutcome, FlowSpec, FlowState};
+use orc_domain::flow::{FlowOutcome, FlowSpec};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::FlowId;
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
-use orc_engine::{Again, Context, New, Resident, fork, start as begin};
+use orc_engine::{Again, Context, New, fork, start as begin};
 use orc_ports::store::{Commit, Committed, StoreError};
 use tokio::sync::oneshot;
 
@@ -28,22 +28,33 @@ pub(crate) fn start<'a>(shell: &'a Arc<Shell>, spec: &'a FlowSpec) -> Done<'a, (
     async move {
         let pipeline = shell.store.pipeline_get(spec.pipeline.clone()).await?;
         let pipeline = pipeline.ok_or_else(|| not_stored(spec))?;
-        let spec = carried(shell, spec).await?;
+        let mut spec = spec.clone();
+        match pipeline.take_inputs(std::mem::take(&mut spec.inputs)) {
+            Ok(inputs) => spec.inputs = inputs,
+            Err(problems) => return refuse(shell, &spec, problems).await,
+        }
+        let spec = carried(shell, &spec).await?;
         if create(shell, spec.clone(), pipeline).await? {
             return Ok(());
         }
         let Some(resident) = load(shell, spec.id).await? else { return Ok(()) };
-        match end_of(&resident) {
+        match resident.ended() {
             Some(ended) => match &spec.parent {
-                Some(parent) => {
-                    tell(shell, parent.flow, &Signed { by: Principal::System, input: ended }).await
-                }
+                Some(parent) => tell(shell, parent.flow, &Signed { by: Principal::System, input: ended }).await,
                 None => Ok(()),
             },
             None => carry_on(shell, spec.id).await,
         }
     }
     .boxed()
+}
+
+/// A child that cannot start has failed: its parent hears why.
+async fn refuse(shell: &Arc<Shell>, spec: &FlowSpec, problems: Vec<String>) -> Result<(), DispatcherError> {
+    let Some(parent) = &spec.parent else { return Ok(()) };
+    let detail = format!("its inputs do not fit: {}", problems.join("; "));
+    let input = Input::ChildEnded { flow: spec.id, outcome: FlowOutcome::Failed, output: None, detail };
+    tell(shell, parent.flow, &Signed { by: Principal::System, input }).await
 }
 
 /// The start of a child that carries on the child of the flow that its parent carries on.
@@ -155,12 +166,4 @@ pub(crate) async fn send(shell: &Arc<Shell>, flow: FlowId, signed: Signed) -> Re
             }
         }
     }
-}
-
-/// What a flow that is over tells its parent.
-fn end_of(resident: &Resident) -> Option<Input> {
-    let flow = resident.flow();
-    let FlowState::Finished { outcome, .. } = flow.head.state else { return None };
-    let output = flow.head.output.clone().filter(|_| outcome == FlowOutcome::Succeeded);
-    Some(Input::ChildEnded { flow: flow.spec.id, outcome, output, detail: flow.head.detail.clone() })
 }

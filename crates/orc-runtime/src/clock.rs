@@ -1,4 +1,4 @@
-//! The real clock. The only place that reads wall time.
+//! The real clock, and one that runs faster. The only place that reads wall time.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -19,5 +19,33 @@ impl Clock for SystemClock {
 
     fn sleep(&self, span: Millis) -> BoxFuture<'static, ()> {
         tokio::time::sleep(span.as_std()).boxed()
+    }
+}
+
+/// A clock that runs faster than the machine's from the moment it is made, so that a test sees the end of a wait of
+/// minutes. Only for tests: what it tells is not the time.
+#[derive(Clone, Copy, Debug)]
+pub struct FastClock {
+    began: Timestamp,
+    rate: u64,
+}
+
+impl FastClock {
+    /// `rate` of its seconds pass in one of the machine's.
+    #[must_use]
+    pub fn new(rate: std::num::NonZeroU32) -> Self {
+        Self { began: SystemClock.now(), rate: rate.get().into() }
+    }
+}
+
+impl Clock for FastClock {
+    fn now(&self) -> Timestamp {
+        let passed = SystemClock.now().since(self.began);
+        self.began + passed.saturating_mul(self.rate)
+    }
+
+    fn sleep(&self, span: Millis) -> BoxFuture<'static, ()> {
+        // Never nothing: whoever sleeps in a loop gives others their turn.
+        SystemClock.sleep(Millis::from_millis((span.as_millis() / self.rate).max(1)))
     }
 }

@@ -8,11 +8,15 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use orc_domain::action::WaitEvent;
 use orc_domain::event::{Event, Fact};
+use orc_domain::input::{Input, Signed};
+use orc_domain::principal::Principal;
 use orc_domain::time::Millis;
 use orc_ports::store::{Guarded, StoreError};
 
-use crate::shell::Shell;
+use crate::router::What;
+use crate::shell::{Shell, chain};
 
 /// Events read at once.
 const PAGE: u32 = 1024;
@@ -31,12 +35,50 @@ pub struct ConsumerRow {
 }
 
 /// All consumers.
-pub const CONSUMERS: &[ConsumerRow] = &[ConsumerRow {
-    name: "temp-files",
-    kinds: &["FlowFinished"],
-    what: "removes the private files of the flow's steps ($ORC_TEMP, $ORC_OUTPUT)",
-    act: remove_temp_files,
-}];
+pub const CONSUMERS: &[ConsumerRow] = &[
+    ConsumerRow {
+        name: "temp-files",
+        kinds: &["FlowFinished"],
+        what: "removes the private files of the flow's steps ($ORC_TEMP, $ORC_OUTPUT)",
+        act: remove_temp_files,
+    },
+    ConsumerRow {
+        name: "event-waits",
+        kinds: &["FlowFinished", "AgentRunCompleted"],
+        what: "tells flows whose steps wait for such an event of another flow",
+        act: tell_waiting,
+    },
+];
+
+/// A step that began to wait before this event is found, because its wait was committed before; whether it is meant, its
+/// flow decides. Heard twice, the second time finds nobody waiting.
+fn tell_waiting(shell: Arc<Shell>, event: Event) -> BoxFuture<'static, Result<(), String>> {
+    async move {
+        let (kind, outcome) = match &event.body.fact {
+            Fact::FlowFinished { outcome, .. } => (WaitEvent::FlowFinished, outcome.word().to_owned()),
+            Fact::AgentRunCompleted { outcome, .. } => (WaitEvent::AgentRunCompleted, outcome.word().to_owned()),
+            _ => return Ok(()),
+        };
+        let waiting = shell.store.flows_waiting_for(kind).await.map_err(|error| chain(&error))?;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let head = shell.reader.flow_head(event.flow).await.map_err(|error| chain(&error))?;
+        let Some((spec, _)) = head else { return Ok(()) };
+        for flow in waiting {
+            let input = Input::Happened {
+                event: kind,
+                flow: event.flow,
+                pipeline: spec.name.clone(),
+                at: event.body.at,
+                outcome: outcome.clone(),
+            };
+            shell.wake(flow, What::Input(Signed { by: Principal::System, input }, None)).await;
+        }
+        Ok(())
+    }
+    .boxed()
+}
 
 fn remove_temp_files(shell: Arc<Shell>, event: Event) -> BoxFuture<'static, Result<(), String>> {
     async move {

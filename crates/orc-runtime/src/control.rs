@@ -238,7 +238,9 @@ async fn answer(dispatcher: &Dispatcher, holder: &Holder, stream: UnixStream) {
     let response = match serde_json::from_str::<Request>(&line) {
         Ok(Request::Follow { flow, after }) => follow(dispatcher, flow, after, &mut write).await,
         Ok(request) => Some(carry_out(dispatcher, holder, by, request).await),
-        Err(error) => Some(Response::Error { message: format!("not a request: {error}"), unknown: false, refused: false }),
+        Err(error) => {
+            Some(Response::Error { message: format!("not a request: {error}"), unknown: false, refused: false })
+        }
     };
     if let Some(response) = response {
         // Whoever asked may have gone; what they asked for is done.
@@ -291,7 +293,7 @@ fn said(done: Result<(), DispatcherError>) -> Response {
         Err(DispatcherError::Ending) => Response::Ending,
         Err(error) => {
             let unknown = matches!(error, DispatcherError::Unknown(_) | DispatcherError::NoRequest(_));
-            let refused = matches!(error, DispatcherError::Answer(_));
+            let refused = matches!(error, DispatcherError::Answer(_) | DispatcherError::MayNot(_));
             Response::Error { message: chain(&error), unknown, refused }
         }
     }

@@ -105,10 +105,28 @@ impl DataDir {
         self.root.join("lock")
     }
 
+    /// Logs, a directory for each flow.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
     /// The log of a run.
     #[must_use]
     pub fn log(&self, flow: FlowId, run: RunId) -> PathBuf {
-        self.root.join("logs").join(flow.file_name()).join(run.file_name() + ".jsonl")
+        self.logs().join(flow.file_name()).join(run.file_name() + ".jsonl")
+    }
+
+    /// Files that were kept of a flow's steps.
+    #[must_use]
+    pub fn artifacts(&self, flow: FlowId) -> PathBuf {
+        self.root.join("artifacts").join(flow.file_name())
+    }
+
+    /// One of them: of an attempt at a step, under its name.
+    #[must_use]
+    pub fn artifact(&self, flow: FlowId, run: RunId, name: &str) -> PathBuf {
+        self.artifacts(flow).join(run.file_name()).join(name)
     }
 
     /// Private files of a flow's steps; removed after the flow.

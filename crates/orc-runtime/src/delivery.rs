@@ -172,6 +172,7 @@ async fn until_done<'a>(
                 DispatcherError::Reap(_)
                 | DispatcherError::Ending
                 | DispatcherError::Answer(_)
+                | DispatcherError::MayNot(_)
                 | DispatcherError::NoRequest(_),
             ) => return false,
         }

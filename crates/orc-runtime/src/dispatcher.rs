@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use orc_domain::flow::{FlowSpec, FlowState};
+use orc_domain::flow::{Flow, FlowSpec, FlowState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, RequestId};
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
-use orc_domain::request::{Answer, AnswerError, Standing};
+use orc_domain::request::{Answer, AnswerError};
 use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, ReapError};
@@ -23,8 +23,9 @@ use crate::flow_loop::load;
 use crate::groups::Groups;
 use crate::parked::{self, Parked};
 use crate::recovery::{self, Recovered};
+use crate::retention;
 use crate::router::Router;
-use crate::shell::{Shape, Shell, Trouble};
+use crate::shell::{Known, Shape, Shell, Trouble};
 use crate::slots::Slots;
 use crate::tasks::Tasks;
 
@@ -68,6 +69,9 @@ pub enum DispatcherError {
     /// The answer does not count.
     #[error(transparent)]
     Answer(AnswerError),
+    /// The settings do not let them.
+    #[error("{0} may not change anything: it needs the role operate or more")]
+    MayNot(Principal),
     /// There is no such open request.
     #[error("there is no open request {0}: it was answered, withdrawn, or closed at its deadline")]
     NoRequest(RequestId),
@@ -165,6 +169,9 @@ impl Dispatcher {
         for row in CONSUMERS {
             shell.tasks.spawn("consumer", consumers::run(Arc::clone(&shell), row));
         }
+        if !shell.shape.retention.is_for_ever() {
+            shell.tasks.spawn("retention", retention::run(Arc::clone(&shell)));
+        }
         Ok((Self { shell }, recovered))
     }
 
@@ -175,6 +182,7 @@ impl Dispatcher {
     pub async fn submit(&self, spec: FlowSpec, definitions: Definitions) -> Result<(), DispatcherError> {
         let shell = &self.shell;
         let _entry = shell.enter().await?;
+        let spec = FlowSpec { requested_by: self.operator(&spec.requested_by)?, ..spec };
         let Definitions { pipeline, source, children } = definitions;
         for Definition { hash, pipeline, source } in children {
             shell.store.pipeline_insert(hash, Arc::from(pipeline), source).await?;
@@ -201,7 +209,8 @@ impl Dispatcher {
     /// # Errors
     /// When there is no such flow, the store fails or the loop is ending.
     pub async fn send(&self, flow: FlowId, signed: Signed) -> Result<Heard, DispatcherError> {
-        children::send(&self.shell, flow, signed).await
+        let by = self.operator(&signed.by)?;
+        children::send(&self.shell, flow, Signed { by, ..signed }).await
     }
 
     /// Answers a request in the name of somebody.
@@ -210,23 +219,31 @@ impl Dispatcher {
     /// When there is no such request, they may not answer, or as [`Dispatcher::send`].
     pub async fn answer(&self, by: Principal, reply: Reply) -> Result<Heard, DispatcherError> {
         let Reply { flow, request, answer, subject, reason } = reply;
-        let standing = self.standing(&by);
+        let Known { who: by, standing, .. } = self.shell.shape.standing.of(&by);
         let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
+        self.check_four_eyes(resident.flow(), request, &by)?;
         match resident.check_answer(request, &by, &standing, subject.as_ref()) {
             Ok(()) => {}
             Err(Some(error)) => return Err(DispatcherError::Answer(error)),
             Err(None) => return Err(DispatcherError::NoRequest(request)),
         }
         let input = Input::Answer { request, answer, subject, standing, reason };
-        let heard = self.send(flow, Signed { by, input }).await?;
+        let heard = children::send(&self.shell, flow, Signed { by, input }).await?;
         // Somebody else may have been faster, between the look and the answer.
         if heard.changed { Ok(heard) } else { Err(DispatcherError::NoRequest(request)) }
     }
 
-    /// What somebody is, by the settings of now.
-    #[must_use]
-    pub fn standing(&self, who: &Principal) -> Standing {
-        self.shell.shape.standing.of(who)
+    /// Whoever asked may have another account than the one they answer with.
+    fn check_four_eyes(&self, flow: &Flow, request: RequestId, by: &Principal) -> Result<(), DispatcherError> {
+        let request = flow.requests.get(&request).filter(|request| request.four_eyes);
+        let own = request.is_some_and(|request| self.shell.shape.standing.of(&request.asked_by).who == *by);
+        if own { Err(DispatcherError::Answer(AnswerError::OwnRequest { by: by.clone() })) } else { Ok(()) }
+    }
+
+    /// Who somebody is that wants to change something, if the settings of now let them.
+    fn operator(&self, who: &Principal) -> Result<Principal, DispatcherError> {
+        let known = self.shell.shape.standing.of(who);
+        if known.operates { Ok(known.who) } else { Err(DispatcherError::MayNot(known.who)) }
     }
 
     pub(crate) fn reader(&self) -> &Arc<dyn Reader> {

@@ -40,8 +40,7 @@ struct Heard {
 
 impl Ear {
     pub(crate) fn new(flow: FlowId, run: RunId, listener: Box<dyn Listener>) -> Arc<Self> {
-        let heard =
-            Heard { listener: Some(listener), stopped: None, told: Statistics::default(), is_done: false };
+        let heard = Heard { listener: Some(listener), stopped: None, told: Statistics::default(), is_done: false };
         Arc::new(Self { run, flow, heard: Mutex::new(heard) })
     }
 
@@ -145,6 +144,8 @@ fn ending_of_agent(result: AgentResult, exit: Exit) -> (Ending, Told) {
     let ending = match outcome {
         AgentOutcome::Delivered => {
             let said = || Value::text(said.unwrap_or_default()).tainted();
+            // Whatever an agent says is text from outside.
+            let output = output.map(Value::tainted);
             let output = output.unwrap_or_else(|| Value::Map([("message".to_owned(), said())].into()));
             Ending::Delivered { output }
         }

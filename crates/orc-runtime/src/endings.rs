@@ -56,7 +56,7 @@ mod tests {
     fn cause(ending: &Ending) -> Option<&Cause> {
         match ending {
             Ending::Failed(failure) => Some(&failure.cause),
-            Ending::Delivered { .. } => None,
+            Ending::Delivered { .. } | Ending::NoDeliverable { .. } | Ending::Blocked { .. } => None,
         }
     }
 

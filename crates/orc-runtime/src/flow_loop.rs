@@ -16,6 +16,7 @@ use orc_engine::{Context, Resident, decide};
 use orc_ports::store::{Commit, Committed, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::artifacts;
 use crate::delivery::{self, Outlet};
 use crate::dispatcher::Heard;
 use crate::router::{Message, What};
@@ -173,7 +174,18 @@ impl FlowLoop {
 
     /// Hears a batch, to the end: it is committed, or the program is ending.
     async fn hear(&mut self, batch: Vec<Message>) -> Result<(), Stopped> {
-        let (inputs, replies) = unpack(batch);
+        let (mut inputs, replies) = unpack(batch);
+        let resident = self.take_resident().await?;
+        let mut kept = Vec::new();
+        for (place, (at, signed)) in inputs.iter_mut().enumerate() {
+            if let Some(input) = artifacts::harvest(&self.shell, &resident, &mut signed.input).await {
+                kept.push((place, (*at, Signed { by: Principal::System, input })));
+            }
+        }
+        for (place, input) in kept.into_iter().rev() {
+            inputs.insert(place, input);
+        }
+        self.resident = Some(resident);
         let mut slots_refused = false;
         let changed = loop {
             let resident = self.take_resident().await?;

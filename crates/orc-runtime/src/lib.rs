@@ -6,10 +6,11 @@
 //! [`Dispatcher`] is the loop; `flow_loop` owns one flow at a time; `delivery` carries effects out; `recovery` runs at the
 //! start and makes the store tell the truth about what a dead instance left; `slots` keeps the queue for slots fair, `groups`
 //! the lines for concurrency groups; `parked` are the flows that only wait; `agents` and `ears` start and hear agents;
-//! `consumers` read the event log by cursor; [`control`] is the socket through which other processes speak to us;
+//! [`retention`] removes what is older than it is kept; `consumers` read the event log by cursor; [`control`] is the socket through which other processes speak to us;
 //! [`data_dir`] is where everything lies and who holds it.
 
 mod agents;
+mod artifacts;
 mod children;
 pub mod clock;
 mod consumers;
@@ -24,6 +25,7 @@ mod follow;
 mod groups;
 mod parked;
 mod recovery;
+pub mod retention;
 mod router;
 mod shell;
 mod slots;
@@ -34,4 +36,4 @@ pub use dispatcher::{Definition, Definitions, Dispatcher, DispatcherError, Heard
 pub use follow::{Follower, Seen};
 pub use recovery::Recovered;
 pub use router::Router;
-pub use shell::{Shape, Standings, Trouble};
+pub use shell::{Known, Shape, Standings, Trouble};

@@ -101,7 +101,10 @@ mod tests {
         parked.park(flow(1), at(10));
         parked.park(flow(2), at(5));
         parked.park(flow(1), at(7));
-        assert_eq!((parked.first(), parked.due(at(6)), parked.due(at(7))), (Some(at(5)), vec![flow(2)], vec![flow(2), flow(1)]));
+        assert_eq!(
+            (parked.first(), parked.due(at(6)), parked.due(at(7))),
+            (Some(at(5)), vec![flow(2)], vec![flow(2), flow(1)])
+        );
         assert!(parked.unpark(flow(2)) && !parked.unpark(flow(2)) && parked.holds(flow(1)));
         assert_eq!((parked.first(), parked.flows()), (Some(at(7)), vec![flow(1)]));
     }

@@ -172,11 +172,7 @@ impl Router {
     }
 
     /// Closes the inbox of a flow if nothing is in it; else gives what is.
-    pub(crate) fn close_if_empty(
-        &self,
-        flow: FlowId,
-        inbox: &mut mpsc::UnboundedReceiver<Message>,
-    ) -> Option<Message> {
+    pub(crate) fn close_if_empty(&self, flow: FlowId, inbox: &mut mpsc::UnboundedReceiver<Message>) -> Option<Message> {
         // Whoever sends holds this lock too, so that nothing arrives in between.
         let mut loops = lock(&self.loops);
         let message = inbox.try_recv().ok();

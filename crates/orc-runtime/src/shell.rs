@@ -19,6 +19,7 @@ use crate::dispatcher::DispatcherError;
 use crate::flow_loop::{FlowLoop, load};
 use crate::groups::Groups;
 use crate::parked::Parked;
+use crate::retention::Retention;
 use crate::router::{Router, What};
 use crate::slots::Slots;
 use crate::tasks::Tasks;
@@ -36,23 +37,36 @@ pub struct Shape {
     pub host_env: BTreeMap<String, String>,
     /// The subcommand, for people.
     pub command: String,
+    /// How long what is over is kept.
+    pub retention: Retention,
     /// What somebody is, by the settings of now.
     pub standing: Standings,
 }
 
-/// Says what somebody is, as far as requests ask.
+/// What the settings say about somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Who they are: a person of the settings, whichever account they come with.
+    pub who: Principal,
+    /// What they are as far as requests ask.
+    pub standing: Standing,
+    /// Whether they may start, pause, cancel and retry.
+    pub operates: bool,
+}
+
+/// Asks the settings about somebody.
 #[derive(Clone)]
-pub struct Standings(Arc<dyn Fn(&Principal) -> Standing + Send + Sync>);
+pub struct Standings(Arc<dyn Fn(&Principal) -> Known + Send + Sync>);
 
 impl Standings {
     /// Asks `of` each time.
-    pub fn new(of: impl Fn(&Principal) -> Standing + Send + Sync + 'static) -> Self {
+    pub fn new(of: impl Fn(&Principal) -> Known + Send + Sync + 'static) -> Self {
         Self(Arc::new(of))
     }
 
-    /// What somebody is.
+    /// What is known of somebody.
     #[must_use]
-    pub fn of(&self, who: &Principal) -> Standing {
+    pub fn of(&self, who: &Principal) -> Known {
         (self.0)(who)
     }
 }

@@ -248,7 +248,16 @@ impl Report {
     fn push(&mut self, code: Code, severity: Severity, span: Span, message: String) -> &mut Diagnostic {
         let file = self.file.clone();
         let message = printable(message);
-        self.found.push(Diagnostic { code, severity, file, span, message, labels: Vec::new(), help: None, meant: None });
+        self.found.push(Diagnostic {
+            code,
+            severity,
+            file,
+            span,
+            message,
+            labels: Vec::new(),
+            help: None,
+            meant: None,
+        });
         let last = self.found.len() - 1;
         &mut self.found[last]
     }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use orc_domain::graph::{PhaseKind, Pipeline};
 
 use crate::graph_layout::{Layout, Size, place};
-use crate::graph_text::{Mark, edges, is_finally, label};
+use crate::graph_text::{Mark, edges, is_finally, label, ways_in};
 
 /// Space around the drawing.
 const MARGIN: i64 = 24;
@@ -54,11 +54,15 @@ pub fn to_svg(pipeline: &Pipeline, marks: &[Mark], title: &str) -> String {
             }
         })
         .collect();
-    let arrows: Vec<(usize, usize)> = edges(pipeline).map(|(from, to)| (from as usize, to)).collect();
+    let own = edges(pipeline).map(|(from, to)| (from as usize, to));
+    let arrows: Vec<(usize, usize)> = own.chain(ways_in(pipeline).map(|(from, to)| (from as usize, to))).collect();
     let layout = place(&sizes, &arrows);
+    let into_body = |to: usize| pipeline.steps[to].within.is_some() && pipeline.steps[to].needs.is_empty();
     let mut svg = head(&layout, title, &description(pipeline, marks));
     frame(&mut svg, pipeline, &layout);
-    layout.arrows.iter().for_each(|points| arrow(&mut svg, points));
+    for ((_, to), points) in arrows.iter().zip(&layout.arrows) {
+        arrow(&mut svg, points, into_body(*to));
+    }
     for (at, (texts, place)) in texts.iter().zip(&layout.boxes).enumerate() {
         let mark = marks.get(at);
         let class = mark.map_or(String::new(), |mark| format!(" {}", mark.tone.word()));
@@ -103,7 +107,11 @@ fn description(pipeline: &Pipeline, marks: &[Mark]) -> String {
             .map(|need| need.key.as_str())
             .collect();
         let after = if needs.is_empty() { String::new() } else { format!(" after {}", needs.join(", ")) };
-        let part = if is_finally(step) { " (finally)" } else { "" };
+        let part = match step.within.and_then(|within| pipeline.steps.get(within.0 as usize)) {
+            Some(repeat) => format!(" (each round of {})", repeat.key),
+            None if is_finally(step) => " (finally)".to_owned(),
+            None => String::new(),
+        };
         let words = marks.get(at).map_or_else(String::new, |mark| format!(": {}", mark.words));
         format!("{}{part}{after}{words}", step.key)
     };
@@ -137,7 +145,8 @@ fn frame(svg: &mut String, pipeline: &Pipeline, layout: &Layout) {
     }
 }
 
-fn arrow(svg: &mut String, points: &[(i64, i64)]) {
+/// Dotted when it leads into a body.
+fn arrow(svg: &mut String, points: &[(i64, i64)], is_dotted: bool) {
     let mut path = String::new();
     for (at, (x, y)) in points.iter().map(|(x, y)| (x + MARGIN, y + MARGIN)).enumerate() {
         let _ = match at.checked_sub(1).map(|before| (before, points[before])) {
@@ -150,7 +159,8 @@ fn arrow(svg: &mut String, points: &[(i64, i64)]) {
             }
         };
     }
-    let _ = writeln!(svg, "<path class=\"arrow\" marker-end=\"url(#tip)\" d=\"{path}\"/>");
+    let class = if is_dotted { "arrow after" } else { "arrow" };
+    let _ = writeln!(svg, "<path class=\"{class}\" marker-end=\"url(#tip)\" d=\"{path}\"/>");
 }
 
 fn width(text: &str) -> i64 {

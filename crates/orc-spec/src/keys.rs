@@ -12,7 +12,7 @@ mod step;
 pub use self::limits::{BUDGET, CONCURRENCY, EXHAUSTED, ON_EXHAUSTED, ON_LIMIT};
 pub(crate) use self::profile::unhonoured;
 pub use self::profile::{ADAPTERS, MAX_MESSAGES, MODES, OUTPUT, PROFILE};
-pub use self::settings::{MOMENTS, NOTIFICATION, PERSON, ROLES, SETTINGS};
+pub use self::settings::{MOMENTS, NOTIFICATION, PERSON, RETENTION, ROLES, SETTINGS};
 pub use self::shape::Shape;
 use self::shape::Shape::{
     Bool, Count, Duration, Either, Env, Expressions, Later, Named, Steps, Table as Sub, Template, Text, Value, Words,
@@ -177,7 +177,7 @@ pub static RETRY: Table = Table {
 
 /// Every table, for the reference: where its map stands, and its keys.
 #[must_use]
-pub fn tables() -> [(&'static str, &'static Table); 18] {
+pub fn tables() -> [(&'static str, &'static Table); 19] {
     [
         ("pipeline", &PIPELINE),
         ("on", &ON),
@@ -192,10 +192,11 @@ pub fn tables() -> [(&'static str, &'static Table); 18] {
         ("concurrency", &CONCURRENCY),
         ("budget", &BUDGET),
         ("budget.on_exhausted", &EXHAUSTED),
-        ("agents/NAME.md", &PROFILE),
-        ("output of an agent", &OUTPUT),
+        ("profile", &PROFILE),
+        ("output", &OUTPUT),
         ("orchestrator.yaml", &SETTINGS),
         ("people.NAME", &PERSON),
         ("notifications", &NOTIFICATION),
+        ("retention", &RETENTION),
     ]
 }

@@ -104,13 +104,12 @@ fn read_pipeline(
         timeout,
         retry,
         budget,
-        agents: family.library.agents,
-        people: family.library.people,
+        library: family.library,
     };
     let (steps, shared) = compile_steps(shared, report);
     let (outputs, output_types) = outputs(&fields, &shared, report);
     let used = drafts.iter().filter_map(|draft| draft.profile(family.library.agents));
-    let agents = used.map(|profile| (profile.name.clone(), profile.clone())).collect();
+    let agents = used.map(|(name, profile)| (name.clone(), profile.clone())).collect();
     let pipeline =
         Pipeline { name: name?, description, inputs, env, steps: steps?, outputs, concurrency, budget, agents };
     Some((pipeline, output_types))
@@ -227,7 +226,7 @@ fn triggers(fields: &Fields<'_>, report: &mut Report) -> Triggers {
             .error(
                 Code::NotAvailable,
                 node.span,
-                "`manual: false` is not available yet, because nothing else starts a pipeline",
+                "`manual: false` is not available yet: a person can start every pipeline",
             )
             .help("write `manual: true`");
     }
@@ -282,6 +281,7 @@ fn levels(drafts: &[Draft<'_>]) -> Levels {
             position,
             fans_out: draft.fans_out(),
             repeats,
+            artifacts: draft.artifact_names(),
             output,
             never_runs: false,
             place: draft.key.span,

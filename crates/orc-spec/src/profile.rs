@@ -16,6 +16,7 @@ use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::keys;
 use crate::pipeline::{check_variable, is_identifier};
 use crate::read::{self, Fields};
+use crate::shell::MAX_SCRIPT_BYTES;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entry, Kind, Node};
 
@@ -243,6 +244,10 @@ fn command(node: &Node, report: &mut Report) -> Option<Vec<String>> {
         report.error(Code::BadValue, node.span, "a NUL character cannot stand in a command");
         return None;
     }
+    if argv.iter().any(|part| part.len() > MAX_SCRIPT_BYTES) {
+        refuse_length(node.span, "a part of a command", report);
+        return None;
+    }
     let is_script = matches!(node.kind, Kind::Scalar(_));
     let program = if is_script { argv.last() } else { argv.first() };
     if program.is_none_or(|program| program.trim().is_empty()) {
@@ -250,6 +255,13 @@ fn command(node: &Node, report: &mut Report) -> Option<Vec<String>> {
         return None;
     }
     Some(argv)
+}
+
+/// The system would refuse to start the program.
+fn refuse_length(span: Span, what: &str, report: &mut Report) {
+    report
+        .error(Code::Limit, span, format!("{what} has at most {MAX_SCRIPT_BYTES} bytes"))
+        .help("put it into a file of the repository and name the file");
 }
 
 fn refuse_expression(span: Span, report: &mut Report) {
@@ -301,6 +313,9 @@ fn variables(node: &Node, report: &mut Report) -> BTreeMap<String, String> {
         } else if let Some(text) = read::text(value, &format!("`{}`", key.text), report) {
             if text.contains('\0') {
                 report.error(Code::BadValue, value.span, "a NUL character cannot stand in an environment variable");
+            }
+            if key.text.len() + 1 + text.len() > MAX_SCRIPT_BYTES {
+                refuse_length(value.span, "a variable", report);
             }
             variables.insert(key.text.clone(), text);
         }

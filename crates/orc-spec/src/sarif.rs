@@ -106,7 +106,7 @@ mod tests {
 
     fn of(name: &str, text: &str) -> Value {
         let source = SourceFile::new(name, text);
-        let diagnostics = compile(&source).diagnostics;
+        let diagnostics = compile(&source, &crate::Library::empty()).diagnostics;
         document([(&source, diagnostics.as_slice())], "1.2.3")
     }
 

@@ -14,7 +14,8 @@ const MONEY_PATTERN: &str = "^[0-9]+(_[0-9]+)*(\\.[0-9]{1,6})?$";
 const DURATION_PATTERN: &str = "^([0-9]+(ms|s|m|h|d))+$";
 const SIZE_PATTERN: &str = "^[0-9]+(_[0-9]+)* ?(B|kB|KB|MB|GB|KiB|MiB|GiB)?$";
 const STEP_NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]{0,63}$";
-const VARIABLE_PATTERN: &str = "^(?!ORC_)[A-Za-z_][A-Za-z0-9_]*$";
+const VARIABLE_PATTERN: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
+const RESERVED_PATTERN: &str = "^ORC_";
 
 /// The schema of pipeline files.
 #[must_use]
@@ -72,33 +73,23 @@ fn table(table: &'static Table) -> Value {
 }
 
 fn shape(takes: Shape) -> Value {
-    const SCALAR: [&str; 4] = ["string", "number", "boolean", "null"];
     match takes {
-        Shape::Text => json!({ "type": ["string", "number", "boolean"] }),
+        Shape::Text | Shape::Template => text(),
         Shape::Bool => json!({ "type": "boolean" }),
-        Shape::Count(most) => json!({
-            "anyOf": [
-                { "type": "integer", "minimum": 1, "maximum": most },
-                { "type": "string", "pattern": COUNT_PATTERN },
-            ],
-        }),
+        Shape::Count(most) => number(json!({ "type": "integer", "minimum": 1, "maximum": most }), COUNT_PATTERN),
+        Shape::CountOrZero(most) => number(json!({ "type": "integer", "minimum": 0, "maximum": most }), COUNT_PATTERN),
+        Shape::Tally => number(json!({ "type": "integer", "minimum": 1 }), COUNT_PATTERN),
+        Shape::Size => number(json!({ "type": "integer", "minimum": 1 }), SIZE_PATTERN),
+        Shape::Money => number(json!({ "type": "number" }), MONEY_PATTERN),
+        Shape::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Shape::Duration => json!({ "type": "string", "pattern": DURATION_PATTERN }),
-        Shape::Size => json!({
-            "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": SIZE_PATTERN }],
-        }),
         Shape::Worktree => json!({ "enum": ["in_place"] }),
         Shape::Words(words) => json!({ "enum": words }),
-        Shape::NameOrNames => json!({
-            "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }],
-        }),
+        Shape::WordList(words) => one_or_list(&json!({ "enum": words })),
+        Shape::NameOrNames => one_or_list(&json!({ "type": "string" })),
+        Shape::EnvNames => json!({ "type": "array", "items": { "type": "string" } }),
         Shape::Condition => json!({ "type": ["string", "boolean"] }),
         Shape::List => json!({ "type": ["string", "array"] }),
-        Shape::Env => json!({
-            "type": "object",
-            "propertyNames": { "pattern": VARIABLE_PATTERN },
-            "additionalProperties": { "type": SCALAR },
-        }),
-        Shape::EnvNames => json!({ "type": "array", "items": { "type": "string" } }),
         Shape::Script => json!({ "type": "string", "minLength": 1 }),
         Shape::Shell => json!({
             "anyOf": [
@@ -106,65 +97,55 @@ fn shape(takes: Shape) -> Value {
                 { "type": "array", "minItems": 1, "items": { "type": "string" } },
             ],
         }),
+        Shape::Argv => json!({ "type": "array", "minItems": 1, "items": text() }),
+        Shape::Command => json!({ "anyOf": [{ "type": "string", "minLength": 1 }, shape(Shape::Argv)] }),
+        Shape::Schema => json!({ "type": ["string", "object"] }),
         Shape::Value => json!({}),
-        Shape::Template => json!({ "type": ["string", "number", "boolean"] }),
+        Shape::Env => map_of(&variable_names(), &json!({ "type": ["string", "number", "boolean", "null"] })),
+        Shape::Variables => map_of(&variable_names(), &text()),
         Shape::Templates => json!({ "type": "object" }),
-        Shape::Expressions => json!({
-            "type": "object",
-            "propertyNames": { "pattern": STEP_NAME_PATTERN },
-            "additionalProperties": { "type": ["string", "number", "boolean"] },
-        }),
-        Shape::NameLists => json!({
-            "type": "object",
-            "propertyNames": { "pattern": STEP_NAME_PATTERN },
-            "additionalProperties": { "type": "array", "items": { "type": "string" } },
-        }),
+        Shape::Expressions => map_of(&names(), &text()),
+        Shape::NameLists => map_of(&names(), &shape(Shape::NameOrNames)),
+        Shape::Steps => map_of(&names(), &json!({ "$ref": "#/$defs/step" })),
+        // A name with nothing after it: an input that is a text and must be given.
+        Shape::Named(inner) => map_of(&names(), &json!({ "anyOf": [table(inner), { "type": "null" }] })),
         Shape::Matrix => {
+            let mut matrix = map_of(&names(), &json!({ "type": "array", "minItems": 1 }));
             let maps = json!({ "type": "array", "items": { "type": "object" } });
-            json!({
-                "type": "object",
-                "properties": { "include": maps, "exclude": maps },
-                "propertyNames": { "pattern": STEP_NAME_PATTERN },
-                "additionalProperties": { "type": "array", "minItems": 1 },
-            })
+            matrix["properties"] = json!({ "include": maps, "exclude": maps });
+            matrix
         }
-        Shape::Tally => json!({
-            "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": COUNT_PATTERN }],
-        }),
-        Shape::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Shape::Money => json!({ "anyOf": [{ "type": "number" }, { "type": "string", "pattern": MONEY_PATTERN }] }),
         Shape::Either(shapes) => json!({ "anyOf": shapes.iter().map(|one| shape(*one)).collect::<Vec<_>>() }),
         Shape::ListOf(inner) => json!({ "type": "array", "items": table(inner) }),
-        Shape::WordList(words) => json!({ "type": "array", "items": { "enum": words } }),
-        Shape::Steps => json!({
-            "type": "object",
-            "propertyNames": { "pattern": STEP_NAME_PATTERN },
-            "additionalProperties": { "$ref": "#/$defs/step" },
-        }),
-        Shape::Argv => json!({
-            "type": "array", "minItems": 1, "items": { "type": ["string", "number", "boolean"] },
-        }),
         Shape::Table(inner) => table(inner),
-        Shape::Named(inner) => json!({
-            "type": "object",
-            "propertyNames": { "pattern": STEP_NAME_PATTERN },
-            "additionalProperties": table(inner),
-        }),
-        Shape::Command => json!({
-            "anyOf": [
-                { "type": "string", "minLength": 1 },
-                { "type": "array", "minItems": 1, "items": { "type": ["string", "number", "boolean"] } },
-            ],
-        }),
-        Shape::CountOrZero(most) => json!({ "type": "integer", "minimum": 0, "maximum": most }),
-        Shape::Variables => json!({
-            "type": "object",
-            "propertyNames": { "pattern": VARIABLE_PATTERN },
-            "additionalProperties": { "type": ["string", "number", "boolean"] },
-        }),
-        Shape::Schema => json!({ "type": ["string", "object"] }),
         Shape::Later | Shape::OtherAdapter(_) => json!({ "not": {} }),
     }
+}
+
+/// Text, where YAML may read what is written as a number or a truth value.
+fn text() -> Value {
+    json!({ "type": ["string", "number", "boolean"] })
+}
+
+/// A number, or one in a form that YAML takes for text.
+fn number(number: Value, pattern: &str) -> Value {
+    json!({ "anyOf": [number, { "type": "string", "pattern": pattern }] })
+}
+
+fn one_or_list(one: &Value) -> Value {
+    json!({ "anyOf": [one, { "type": "array", "items": one }] })
+}
+
+fn map_of(names: &Value, values: &Value) -> Value {
+    json!({ "type": "object", "propertyNames": names, "additionalProperties": values })
+}
+
+fn names() -> Value {
+    json!({ "pattern": STEP_NAME_PATTERN })
+}
+
+fn variable_names() -> Value {
+    json!({ "pattern": VARIABLE_PATTERN, "not": { "pattern": RESERVED_PATTERN } })
 }
 
 #[cfg(test)]

@@ -115,6 +115,30 @@ pub struct PartialSettings {
     pub groups: Option<Setting<BTreeMap<String, Vec<String>>>>,
     /// `notifications:`.
     pub notifications: Option<Setting<Vec<Notification>>>,
+    /// `retention:`.
+    pub retention: PartialRetention,
+}
+
+/// What one source says about how long things are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartialRetention {
+    /// `runs:`.
+    pub runs: Option<Setting<Millis>>,
+    /// `logs:`.
+    pub logs: Option<Setting<Millis>>,
+    /// `events:`.
+    pub events: Option<Setting<Millis>>,
+}
+
+/// How long what is over is kept; `None` for ever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Flows with their steps, runs and logs.
+    pub runs: Setting<Option<Millis>>,
+    /// Logs of flows.
+    pub logs: Setting<Option<Millis>>,
+    /// Events of flows.
+    pub events: Setting<Option<Millis>>,
 }
 
 /// Every setting with its value.
@@ -134,6 +158,8 @@ pub struct Settings {
     pub groups: Setting<BTreeMap<String, Vec<String>>>,
     /// Where people are told of what needs them.
     pub notifications: Setting<Vec<Notification>>,
+    /// How long what is over is kept.
+    pub retention: Retention,
 }
 
 /// A setting that cannot be read from a variable or a flag.
@@ -169,6 +195,11 @@ impl Settings {
             people: highest(layers, |layer| layer.people.as_ref(), BTreeMap::new),
             groups: highest(layers, |layer| layer.groups.as_ref(), BTreeMap::new),
             notifications: highest(layers, |layer| layer.notifications.as_ref(), Vec::new),
+            retention: Retention {
+                runs: kept(layers, |layer| layer.retention.runs.as_ref()),
+                logs: kept(layers, |layer| layer.retention.logs.as_ref()),
+                events: kept(layers, |layer| layer.retention.events.as_ref()),
+            },
         }
     }
 
@@ -180,12 +211,15 @@ impl Settings {
 
     /// Key, value as text, and origin of each setting, for `config show --origin`.
     #[must_use]
-    pub fn rows(&self) -> [(&'static str, String, &Origin); 7] {
+    pub fn rows(&self) -> [(&'static str, String, &Origin); 10] {
         let names = |names: &mut dyn Iterator<Item = &String>| names.cloned().collect::<Vec<_>>().join(" ");
         let kind = |notification: &Notification| match &notification.target {
             Target::Command(argv) => argv.first().cloned().unwrap_or_default(),
             Target::Webhook { .. } => "webhook".to_owned(),
         };
+        let kept =
+            |age: &Setting<Option<Millis>>| age.value.map_or_else(|| "for ever".to_owned(), |age| age.to_string());
+        let Retention { runs, logs, events } = &self.retention;
         [
             ("slots", self.slots.value.to_string(), &self.slots.origin),
             ("cancel_grace", self.cancel_grace.value.to_string(), &self.cancel_grace.origin),
@@ -198,6 +232,9 @@ impl Settings {
                 self.notifications.value.iter().map(kind).collect::<Vec<_>>().join(" "),
                 &self.notifications.origin,
             ),
+            ("retention.runs", kept(runs), &runs.origin),
+            ("retention.logs", kept(logs), &logs.origin),
+            ("retention.events", kept(events), &events.origin),
         ]
     }
 }
@@ -207,6 +244,17 @@ fn size_text(bytes: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let exact = units.iter().find(|(_, unit)| bytes.is_multiple_of(*unit));
     exact.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
+}
+
+fn kept(
+    layers: &[PartialSettings],
+    pick: impl Fn(&PartialSettings) -> Option<&Setting<Millis>>,
+) -> Setting<Option<Millis>> {
+    let found = layers.iter().filter_map(pick).max_by(|left, right| left.origin.cmp(&right.origin));
+    match found {
+        Some(setting) => Setting { value: Some(setting.value), origin: setting.origin.clone() },
+        None => Setting { value: None, origin: Origin::Default },
+    }
 }
 
 fn highest<T: Clone>(
@@ -236,7 +284,7 @@ impl PartialSettings {
         let Some(fields) = read::fields(root, &keys::SETTINGS, report) else {
             return;
         };
-        let origin = |key: &str| {
+        let origin_of = |fields: &read::Fields<'_>, key: &str| {
             let start = fields.entry(key).map_or(0, |entry| entry.key.span.start);
             let line = file.position(start).line;
             match kind {
@@ -244,6 +292,16 @@ impl PartialSettings {
                 FileKind::Managed => Origin::Managed(file.name.clone(), line),
             }
         };
+        let origin = |key: &str| origin_of(&fields, key);
+        if let Some(node) = fields.get("retention")
+            && let Some(fields) = read::fields(node, &keys::RETENTION, report)
+        {
+            let mut age = |key: &str| {
+                let value = read::duration(fields.get(key)?, &format!("`{key}`"), report)?;
+                Some(Setting { value, origin: origin_of(&fields, key) })
+            };
+            self.retention = PartialRetention { runs: age("runs"), logs: age("logs"), events: age("events") };
+        }
         self.slots = fields
             .get("slots")
             .and_then(|node| read::count(node, "`slots`", keys::MAX_SLOTS, report))

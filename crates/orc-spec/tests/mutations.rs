@@ -4,7 +4,11 @@ use orc_spec::settings::{FileKind, PartialSettings};
 use orc_spec::{Library, SourceFile, compile};
 use proptest::prelude::*;
 
-const SEEDS: [&str; 2] = [include_str!("../../../pipelines/hello.yaml"), include_str!("fixtures/design-example.yaml")];
+const SEEDS: [&str; 3] = [
+    include_str!("../../../pipelines/hello.yaml"),
+    include_str!("fixtures/design-example.yaml"),
+    include_str!("fixtures/every-kind.yaml"),
+];
 const PIECES: [&str; 24] = [
     "${{", "}}", "{", "}", "[", "]", ": ", "\n", "  ", "\t", "'", "\"", "#", "&a ", "*a", "!x ", "<<: ", "- ", "|",
     "%", "é", "\u{0}", "---\n", "steps:",

@@ -142,17 +142,17 @@ async fn fill(path: &Path) -> Result<(), Box<dyn Error>> {
          INSERT INTO steps SELECT asleep.flow, no, path, status, waits_for, data
              FROM asleep, steps WHERE steps.flow = '{waiting}';
          INSERT INTO runs (id, flow, path, attempt, agent, started_at, finished_at, claimed_by, process, data)
-             SELECT substr(id, 1, 27) || tail, renamed.flow, path, attempt, agent, 1,
+             SELECT substr(id, 1, 20) || 'zzz' || substr(id, 24, 4) || tail, renamed.flow, path, attempt, agent, 1,
                  CASE WHEN i <= {FLOWS} - 20 OR no_of_run > 1 THEN 1 END, claimed_by, process,
-                 replace(replace(data, '{first}', renamed.flow), id, substr(id, 1, 27) || tail)
+                 replace(replace(data, '{first}', renamed.flow), id, substr(id, 1, 20) || 'zzz' || substr(id, 24, 4) || tail)
              FROM renamed, (SELECT *, row_number() OVER (ORDER BY position) AS no_of_run FROM runs WHERE flow = '{first}');
          INSERT INTO requests
-             SELECT substr(id, 1, 27) || tail, renamed.flow, opened_at, resolved_at + i, answer, answered_by, i,
-                 replace(replace(data, '{first}', renamed.flow), id, substr(id, 1, 27) || tail)
+             SELECT substr(id, 1, 20) || 'zzz' || substr(id, 24, 4) || tail, renamed.flow, opened_at, resolved_at + i, answer, answered_by, i,
+                 replace(replace(data, '{first}', renamed.flow), id, substr(id, 1, 20) || 'zzz' || substr(id, 24, 4) || tail)
              FROM renamed, requests WHERE requests.flow = '{first}';
          INSERT INTO requests
-             SELECT substr(id, 1, 27) || tail, asleep.flow, opened_at, NULL, NULL, NULL, NULL,
-                 replace(replace(data, '{waiting}', asleep.flow), id, substr(id, 1, 27) || tail)
+             SELECT substr(id, 1, 20) || 'zzz' || substr(id, 24, 4) || tail, asleep.flow, opened_at, NULL, NULL, NULL, NULL,
+                 replace(replace(data, '{waiting}', asleep.flow), id, substr(id, 1, 20) || 'zzz' || substr(id, 24, 4) || tail)
              FROM asleep, requests WHERE requests.flow = '{waiting}';
          INSERT INTO events (flow, workspace, kind, v, at, actor, data)
              SELECT renamed.flow, workspace, kind, v, at, actor, data

@@ -180,6 +180,14 @@ impl Store for SqliteStore {
         Box::pin(async move { self.write(Work::consumer_advance(name, from, to)).await.map(guarded) })
     }
 
+    fn flow_remove(&self, id: FlowId, finished_before: Timestamp) -> StoreResult<'_, bool> {
+        Box::pin(async move { Ok(self.write(Work::flow_remove(id, finished_before)).await? == Outcome::Done) })
+    }
+
+    fn events_remove(&self, up_to: u64) -> StoreResult<'_, ()> {
+        Box::pin(async move { self.write(Work::events_remove(up_to)).await.map(drop) })
+    }
+
     fn close(&self) -> StoreResult<'_, ()> {
         Box::pin(async move {
             // Readers first: the last connection that goes copies the log back and removes it.

@@ -23,11 +23,12 @@ use crate::row::{self, Place};
 use crate::schema::{beside, read_options};
 use crate::statement::{
     ANSWER_TIME_AT, ANSWERS, CONSUMER_GET, COUNTER_GET, EFFECTS_COUNT, EFFECTS_OF_FLOW, EVENTS_AFTER, EVENTS_LAST,
-    EVENTS_OF_FLOW, FLOW_GET, FLOWS_ALL, FLOWS_DUE, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_LIVE, FLOWS_LIVE_COUNT,
-    FLOWS_QUEUED_COUNT, FLOWS_UNFINISHED, FLOWS_WAITING_FOR, FLOWS_WITH_EFFECTS, FLOWS_WITH_LIVE_RUNS, INSTANCES_OPEN,
-    PIPELINE_GET, REQUEST_GET, REQUESTS_ENDING, REQUESTS_OPEN, REQUESTS_OPEN_COUNT, REQUESTS_OPEN_OF_FLOW,
-    REQUESTS_RESOLVED, RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_BY_AGENT, RUNS_ENDING, RUNS_LIVE_COUNTS,
-    RUNS_LIVE_OF_FLOW, RUNS_OF_FLOW, SLOTS_COUNT, STEPS_COUNTS, STEPS_OF_FLOW, Statement,
+    EVENTS_OF_FLOW, FLOW_GET, FLOWS_ALL, FLOWS_DUE, FLOWS_ENDING, FLOWS_FINISHED, FLOWS_FINISHED_BEFORE, FLOWS_LIVE,
+    FLOWS_LIVE_COUNT, FLOWS_QUEUED_COUNT, FLOWS_UNFINISHED, FLOWS_WAITING_FOR, FLOWS_WITH_EFFECTS,
+    FLOWS_WITH_LIVE_RUNS, INSTANCES_OPEN, PIPELINE_GET, REQUEST_GET, REQUESTS_ENDING, REQUESTS_OPEN,
+    REQUESTS_OPEN_COUNT, REQUESTS_OPEN_OF_FLOW, REQUESTS_RESOLVED, RUN_GET, RUN_POSITION, RUNS_ALL, RUNS_BY_AGENT,
+    RUNS_ENDING, RUNS_LIVE_COUNTS, RUNS_LIVE_OF_FLOW, RUNS_OF_FLOW, RUNS_OF_PIPELINE, SLOTS_COUNT, STEPS_COUNTS,
+    STEPS_OF_FLOW, Statement,
 };
 use crate::work::{self, signed};
 
@@ -175,6 +176,24 @@ impl Reads {
         rows.iter().map(|found| flow_id(found, 0)).collect()
     }
 
+    pub(crate) async fn flows_finished(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> Answer<Vec<(FlowSpec, FlowHead)>> {
+        let (at, id) = after.map_or((i64::MIN, String::new()), |(at, id)| (at.as_millis(), id.to_string()));
+        let rows = query(FLOWS_FINISHED_BEFORE.text)
+            .bind(before.as_millis())
+            .bind(at)
+            .bind(id)
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("flows_finished"))?;
+        rows.iter().map(|found| row::flow(found, row::id_of(found, "flows", "id")?)).collect()
+    }
+
     pub(crate) async fn effects_pending(&self, flow: FlowId) -> Answer<Vec<Effect>> {
         let rows = query(EFFECTS_OF_FLOW.text)
             .bind(flow.to_string())
@@ -280,6 +299,17 @@ impl Reads {
         .fetch_all(&mut *snapshot)
         .await
         .map_err(failed(OPERATION))?;
+        rows.iter().map(row::run).collect()
+    }
+
+    pub(crate) async fn runs_of_pipeline(&self, name: &str, flows: u32, limit: u32) -> Answer<Vec<RunRecord>> {
+        let rows = query(RUNS_OF_PIPELINE.text)
+            .bind(name)
+            .bind(i64::from(flows))
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("runs_of_pipeline"))?;
         rows.iter().map(row::run).collect()
     }
 

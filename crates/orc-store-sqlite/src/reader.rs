@@ -6,6 +6,7 @@ use orc_domain::event::Event;
 use orc_domain::flow::{Flow, FlowHead, FlowSpec};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, RequestId, RunId};
+use orc_domain::time::Timestamp;
 use orc_ports::reader::{
     AnswerCounts, AnyId, FlowFilter, FlowLine, Reader, RequestFilter, RequestRecord, RunRecord, Totals,
 };
@@ -44,6 +45,15 @@ impl Reader for SqliteReader {
         Box::pin(self.reads.flows(filter, before, limit))
     }
 
+    fn flows_finished(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, FlowId)>,
+        limit: u32,
+    ) -> StoreResult<'_, Vec<(FlowSpec, FlowHead)>> {
+        Box::pin(self.reads.flows_finished(before, after, limit))
+    }
+
     fn flow(&self, id: FlowId) -> StoreResult<'_, Option<Flow>> {
         Box::pin(async move { Ok(self.reads.flow_load(id).await?.map(|loaded| loaded.flow)) })
     }
@@ -58,6 +68,10 @@ impl Reader for SqliteReader {
 
     fn runs_by_agent(&self, agent: String, before: Option<RunId>, limit: u32) -> StoreResult<'_, Vec<RunRecord>> {
         Box::pin(self.reads.runs_by_agent(agent, before, limit))
+    }
+
+    fn runs_of_pipeline(&self, name: String, flows: u32, limit: u32) -> StoreResult<'_, Vec<RunRecord>> {
+        Box::pin(async move { self.reads.runs_of_pipeline(&name, flows, limit).await })
     }
 
     fn run(&self, id: RunId) -> StoreResult<'_, Option<RunRecord>> {
@@ -82,6 +96,10 @@ impl Reader for SqliteReader {
 
     fn events(&self, flow: Option<FlowId>, after: u64, limit: u32) -> StoreResult<'_, Vec<Event>> {
         Box::pin(self.reads.events(flow, after, limit))
+    }
+
+    fn consumer_cursor(&self, name: &'static str) -> StoreResult<'_, u64> {
+        Box::pin(self.reads.consumer_cursor(name))
     }
 
     fn ids_ending(&self, suffix: String, limit: u32) -> StoreResult<'_, Vec<AnyId>> {

@@ -39,7 +39,7 @@ macro_rules! migration {
 }
 
 /// All of them, in order.
-pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin")];
+pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin"), migration!(2, "0002_finished_flows")];
 
 /// The version this program writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -55,13 +55,13 @@ const BUSY: Duration = Duration::from_secs(10);
 /// Statements whose prepared form the writer keeps: all that it has, and those that begin and end transactions.
 const STATEMENT_CACHE: usize = 128;
 /// What the writing connection is set to. The cache is 32 MiB of pages (negative: KiB), the parts of the indexes that live
-/// flows touch; after 4000 pages of the log (4 KiB each) a commit copies it back, idle time does it earlier; the log is cut
+/// flows touch; after 16000 pages of the log (4 KiB each) a commit copies it back, idle time does it earlier; the log is cut
 /// to 64 MiB when it starts over.
 const WRITER: &str = "PRAGMA foreign_keys = ON;
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 PRAGMA cache_size = -32768;
-PRAGMA wal_autocheckpoint = 4000;
+PRAGMA wal_autocheckpoint = 16000;
 PRAGMA journal_size_limit = 67108864;";
 
 /// A connection that writes; `more` is added to how the file is opened.

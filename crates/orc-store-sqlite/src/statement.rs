@@ -50,10 +50,13 @@ statements! {
     EFFECT_INSERT = "effect_insert";
     EFFECTS_COUNT = "effects_count";
     EFFECTS_OF_FLOW = "effects_of_flow";
+    EFFECTS_OF_FLOW_DELETE = "effects_of_flow_delete";
     EVENT_INSERT = "event_insert";
     EVENTS_AFTER = "events_after";
+    EVENTS_DELETE = "events_delete";
     EVENTS_LAST = "events_last";
     EVENTS_OF_FLOW = "events_of_flow";
+    FLOW_DELETE = "flow_delete";
     FLOW_FINISH = "flow_finish";
     FLOW_GET = "flow_get";
     FLOW_INSERT = "flow_insert";
@@ -62,6 +65,7 @@ statements! {
     FLOWS_DUE = "flows_due";
     FLOWS_ENDING = "flows_ending";
     FLOWS_FINISHED = "flows_finished";
+    FLOWS_FINISHED_BEFORE = "flows_finished_before";
     FLOWS_LIVE = "flows_live";
     FLOWS_LIVE_COUNT = "flows_live_count";
     FLOWS_QUEUED_COUNT = "flows_queued_count";
@@ -81,6 +85,7 @@ statements! {
     REQUEST_GET = "request_get";
     REQUEST_UPSERT = "request_upsert";
     REQUESTS_ENDING = "requests_ending";
+    REQUESTS_OF_FLOW_DELETE = "requests_of_flow_delete";
     REQUESTS_OPEN = "requests_open";
     REQUESTS_OPEN_COUNT = "requests_open_count";
     REQUESTS_OPEN_OF_FLOW = "requests_open_of_flow";
@@ -97,6 +102,8 @@ statements! {
     RUNS_LIVE_COUNTS = "runs_live_counts";
     RUNS_LIVE_OF_FLOW = "runs_live_of_flow";
     RUNS_OF_FLOW = "runs_of_flow";
+    RUNS_OF_FLOW_DELETE = "runs_of_flow_delete";
+    RUNS_OF_PIPELINE = "runs_of_pipeline";
     SCAN_EFFECTS = "scan_effects";
     SCAN_EVENTS = "scan_events";
     SCAN_FLOWS = "scan_flows";
@@ -110,6 +117,7 @@ statements! {
     STEP_UPSERT = "step_upsert";
     STEPS_COUNTS = "steps_counts";
     STEPS_OF_FLOW = "steps_of_flow";
+    STEPS_OF_FLOW_DELETE = "steps_of_flow_delete";
 }
 
 /// Statements in order, with their arguments.

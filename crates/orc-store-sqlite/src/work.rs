@@ -20,10 +20,11 @@ use serde::Serialize;
 
 use crate::row::step_status;
 use crate::statement::{
-    Bind, CONSUMER_ADVANCE, CONSUMER_INSERT, COUNTER_ADD, EFFECT_DELETE, EFFECT_INSERT, EVENT_INSERT, FLOW_FINISH,
-    FLOW_INSERT, FLOW_UPDATE, INSTANCE_END, INSTANCE_EXISTS, INSTANCE_INSERT, PIPELINE_INSERT, PLACE_DELETE,
-    PLACE_INSERT, PLACES_OF_OTHERS, REQUEST_UPSERT, RUN_CLAIM, RUN_EXISTS, RUN_FINISH, RUN_UPSERT, Ran, SLOT_DELETE,
-    SLOT_INSERT, STEP_UPSERT, Script, Statement,
+    Bind, CONSUMER_ADVANCE, CONSUMER_INSERT, COUNTER_ADD, EFFECT_DELETE, EFFECT_INSERT, EFFECTS_OF_FLOW_DELETE,
+    EVENT_INSERT, EVENTS_DELETE, FLOW_DELETE, FLOW_FINISH, FLOW_INSERT, FLOW_UPDATE, INSTANCE_END, INSTANCE_EXISTS,
+    INSTANCE_INSERT, PIPELINE_INSERT, PLACE_DELETE, PLACE_INSERT, PLACES_OF_OTHERS, REQUEST_UPSERT,
+    REQUESTS_OF_FLOW_DELETE, RUN_CLAIM, RUN_EXISTS, RUN_FINISH, RUN_UPSERT, RUNS_OF_FLOW_DELETE, Ran, SLOT_DELETE,
+    SLOT_INSERT, STEP_UPSERT, STEPS_OF_FLOW_DELETE, Script, Statement,
 };
 
 /// What became of a write, for all kinds of writes.
@@ -139,6 +140,25 @@ impl Work {
         for statement in [CONSUMER_ADVANCE, CONSUMER_INSERT] {
             work.script.push(statement).bind(name.to_owned()).bind(signed(from)).bind(signed(to));
         }
+        work
+    }
+
+    /// See [`orc_ports::store::Store::flow_remove`].
+    pub(crate) fn flow_remove(id: FlowId, finished_before: Timestamp) -> Self {
+        let mut work = Self::new("flow_remove", id);
+        // What refers to the flow goes first; if the flow may not go, all of it is taken back.
+        for statement in [EFFECTS_OF_FLOW_DELETE, REQUESTS_OF_FLOW_DELETE, RUNS_OF_FLOW_DELETE, STEPS_OF_FLOW_DELETE] {
+            work.script.push(statement).bind(id.to_string());
+        }
+        work.script.push(FLOW_DELETE).bind(id.to_string()).bind(finished_before.as_millis());
+        work.script.push(COUNTER_ADD).bind(FLOWS_FINISHED.to_owned()).bind(-1_i64);
+        work
+    }
+
+    /// See [`orc_ports::store::Store::events_remove`].
+    pub(crate) fn events_remove(up_to: u64) -> Self {
+        let mut work = Self::new("events_remove", up_to);
+        work.script.push(EVENTS_DELETE).bind(signed(up_to));
         work
     }
 
@@ -384,7 +404,9 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
         let untouched = one.changed == 0;
         let contract = |what| Verdict::Undo(Err(broken(operation, id, what)));
         match one.statement {
-            name if [FLOW_INSERT.name, FLOW_UPDATE.name, FLOW_FINISH.name].contains(&name) && untouched => {
+            name if [FLOW_INSERT, FLOW_UPDATE, FLOW_FINISH, FLOW_DELETE].iter().any(|guard| guard.name == name)
+                && untouched =>
+            {
                 return Verdict::Undo(Ok(Outcome::Stale));
             }
             name if name == STEP_UPSERT.name && untouched => return contract("a step keeps its path"),

@@ -10,7 +10,7 @@ use orc_domain::effect::Change;
 use orc_domain::flow::StepState;
 use orc_ports::reader::Reader as _;
 use orc_ports::store::{Store as _, StoreError};
-use orc_store_sqlite::{SCHEMA_VERSION, SqliteReader, SqliteStore, backup, check, facts, migrate};
+use orc_store_sqlite::{MIGRATIONS, SCHEMA_VERSION, SqliteReader, SqliteStore, backup, check, facts, migrate};
 use orc_testkit::conformance::store::scene::{
     carry_on, create, done, flow_id, launch, open, place as group_place, prepare, request_id, step,
 };
@@ -91,6 +91,30 @@ async fn an_older_database_is_migrated_by_a_writer_and_named_by_a_reader() {
     assert_eq!(reader.totals().await.unwrap().last_event, 0);
     assert_eq!(facts(&path).await.unwrap().schema, SCHEMA_VERSION);
     assert_eq!(facts(&path).await.unwrap().journal_mode, "wal");
+}
+
+#[tokio::test]
+async fn a_database_of_every_earlier_version_keeps_what_is_in_it() {
+    for known in 1..MIGRATIONS.len() {
+        // As the program of that version left it: filled, without what later ones add.
+        let (_directory, path) = filled().await;
+        let (_other, old) = place();
+        for migration in &MIGRATIONS[..known] {
+            tamper(&old, migration.text).await;
+        }
+        let tables = ["pipelines", "flows", "steps", "runs", "slots", "events", "effects", "instances", "consumers"];
+        let copies = tables.map(|table| format!("INSERT INTO {table} SELECT * FROM filled.{table};"));
+        let attach = format!("ATTACH '{}' AS filled", path.display());
+        let version = format!("PRAGMA application_id = 0x6f726368; PRAGMA user_version = {known}");
+        tamper(&old, &format!("{attach}; {}; {version}", copies.concat())).await;
+        assert_eq!(facts(&old).await.unwrap().schema, i64::try_from(known).unwrap());
+        migrate(&old).await.unwrap();
+        assert_eq!(facts(&old).await.unwrap().schema, SCHEMA_VERSION);
+        assert_eq!(check(&old).await.unwrap().listed, [""; 0]);
+        let (before, after) = (SqliteReader::open(&path).await.unwrap(), SqliteReader::open(&old).await.unwrap());
+        assert_eq!(after.flow(flow_id(1)).await.unwrap(), before.flow(flow_id(1)).await.unwrap());
+        assert_eq!(after.events(None, 0, 99).await.unwrap(), before.events(None, 0, 99).await.unwrap());
+    }
 }
 
 #[tokio::test]

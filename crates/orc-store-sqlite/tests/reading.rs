@@ -3,7 +3,7 @@
 
 use orc_domain::action::WaitEvent;
 use orc_domain::effect::Change;
-use orc_domain::flow::{FlowState, SkipReason, StepNo, StepOutcome, StepState};
+use orc_domain::flow::{FlowOutcome, FlowState, SkipReason, StepNo, StepOutcome, StepState};
 use orc_domain::principal::Principal;
 use orc_domain::request::Answer;
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process, RunState};
@@ -11,11 +11,12 @@ use orc_domain::time::Millis;
 use orc_domain::wait::{FanOut, Round, Wait};
 use orc_ports::reader::{AnswerCounts, AnyId, FlowFilter, Reader as _, RequestFilter, StepCounts, Totals};
 use orc_ports::store::{Guarded, Store as _};
-use orc_store_sqlite::{SqliteReader, SqliteStore};
+use orc_store_sqlite::{STATEMENTS, SqliteReader, SqliteStore};
 use orc_testkit::conformance::store::scene::{
     at, carry_on, create, delivered, done, finished, flow_id, instance_id, launch, open, path, pending, pending_agent,
     pipeline, prepare, queued, request_id, resolved, run_id, slot, spec, start_run, step, waiting_for,
 };
+use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
 
 /// Flow 1 is over, flow 2 has run a step and runs another, flow 3 has just begun.
 async fn filled(store: &SqliteStore) {
@@ -114,6 +115,82 @@ async fn runs_are_listed_newest_first_and_keep_their_process() {
     let unclaimed = reader.run(second).await.unwrap().unwrap();
     assert_eq!((unclaimed.claimed_by, unclaimed.started_at, unclaimed.process), (None, None, None));
     assert_eq!(reader.run(run_id(flow_id(9), &path(9), 9)).await.unwrap(), None);
+}
+
+/// How SQLite carries out a statement with that many arguments, which decide nothing about it.
+async fn query_plan(path: &std::path::Path, name: &str, arguments: usize) -> String {
+    let mut connection = SqliteConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+    let statement = STATEMENTS.iter().find(|statement| statement.name == name).unwrap();
+    let mut query = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", statement.text)));
+    for _ in 0..arguments {
+        query = query.bind(9);
+    }
+    let plan = query.fetch_all(&mut connection).await.unwrap();
+    plan.iter().map(|row| row.try_get::<String, _>("detail").unwrap() + "\n").collect()
+}
+
+#[tokio::test]
+async fn finished_flows_are_read_from_the_one_that_ended_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orc.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    prepare(&store).await;
+    for number in 1..=4 {
+        done(&store, create(flow_id(number))).await;
+    }
+    // They end in another order than they began; the last one does not end.
+    for (number, end) in [(3, 200), (1, 500), (2, 500)] {
+        let mut head = finished(2);
+        head.state = FlowState::Finished { at: at(end), outcome: FlowOutcome::Succeeded };
+        let mut end = carry_on(flow_id(number), 1, Vec::new());
+        end.decision.changes = vec![Change::Head(head)];
+        done(&store, end).await;
+    }
+    let reader = SqliteReader::open(&path).await.unwrap();
+    let page = async |before, after, limit| -> Vec<_> {
+        let flows = reader.flows_finished(before, after, limit).await.unwrap();
+        flows.into_iter().map(|(spec, head)| (spec.id, head.state)).collect()
+    };
+    let all = page(at(i64::MAX / 2), None, 9).await;
+    let ids: Vec<_> = all.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, [flow_id(3), flow_id(1), flow_id(2)]);
+    let ends = all.iter().map(|(id, state)| match state {
+        FlowState::Finished { at, .. } => (*at, *id),
+        FlowState::Queued { .. } | FlowState::Live { .. } => panic!("it is over"),
+    });
+    let ends: Vec<_> = ends.collect();
+    assert_eq!(page(at(i64::MAX / 2), None, 1).await, all[..1]);
+    assert_eq!(page(at(i64::MAX / 2), Some(ends[0]), 9).await, all[1..]);
+    assert_eq!(page(at(i64::MAX / 2), Some(ends[1]), 9).await, all[2..]);
+    assert_eq!(page(ends[1].0, None, 9).await, all[..1], "what ended then did not end before");
+    let plan = query_plan(&path, "flows_finished_before", 4).await;
+    assert!(plan.contains("flows_by_end") && !plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{plan}");
+}
+
+#[tokio::test]
+async fn runs_of_a_pipeline_are_those_of_its_last_finished_flows() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orc.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    filled(&store).await;
+    let name = spec(flow_id(2)).name;
+    let reader = SqliteReader::open(&path).await.unwrap();
+    let flows = async |name: &str, flows, limit| -> Vec<_> {
+        let runs = reader.runs_of_pipeline(name.to_owned(), flows, limit).await.unwrap();
+        runs.into_iter().map(|record| record.run.flow).collect()
+    };
+    assert_eq!(flows(&name, 9, 9).await, [], "flow 1 is over and had no run, flow 2 is live");
+    let mut end = carry_on(flow_id(2), 4, Vec::new());
+    end.decision.changes = vec![Change::Run(delivered(flow_id(2), 1)), Change::Head(finished(5))];
+    end.decision.releases = vec![slot(flow_id(2), 1)];
+    done(&store, end).await;
+    assert_eq!(flows(&name, 9, 9).await, [flow_id(2), flow_id(2)]);
+    assert_eq!(flows(&name, 1, 1).await, [flow_id(2)]);
+    assert_eq!(flows("another", 9, 9).await, []);
+    // The index is what makes it short.
+    let plan = query_plan(&path, "runs_of_pipeline", 3).await;
+    assert!(plan.contains("flows_by_name (name=?)"), "{plan}");
+    assert!(!plan.contains("SCAN runs") && !plan.contains("SCAN flows"), "{plan}");
 }
 
 #[tokio::test]

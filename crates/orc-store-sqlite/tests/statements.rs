@@ -6,7 +6,10 @@ use sqlx::{
 };
 
 /// The same schema for PostgreSQL, in order.
-const POSTGRES: &[&str] = &[include_str!("../../../migrations/postgres/0001_begin.sql")];
+const POSTGRES: &[&str] = &[
+    include_str!("../../../migrations/postgres/0001_begin.sql"),
+    include_str!("../../../migrations/postgres/0002_finished_flows.sql"),
+];
 
 #[tokio::test]
 async fn sqlite_prepares_every_statement() {
@@ -61,10 +64,11 @@ fn shape(text: &str) -> String {
 }
 
 /// Where the plan of a statement is to read all of a table or index, or to sort: figures about what is live or open, which
-/// is little, and orders of the rows of one flow or of one end of ids. `db check` reads everything and is not here.
+/// is little, orders of the rows of one flow or of one end of ids, and places that hold on to a flow, which are few. `db check` reads everything and is not here.
 const READ_WHOLE: &[&str] = &[
     "answers: SCAN requests USING COVERING INDEX requests_answers",
     "effects_count: SCAN effects USING COVERING INDEX sqlite_autoindex_effects_1",
+    "flow_delete: SCAN places",
     "flows_ending: USE TEMP B-TREE FOR ORDER BY",
     "flows_live_count: SCAN flows USING INDEX flows_live",
     "flows_queued_count: SCAN flows USING INDEX flows_queued",
@@ -77,6 +81,7 @@ const READ_WHOLE: &[&str] = &[
     "runs_live_counts: SCAN runs USING INDEX runs_live",
     "runs_live_of_flow: USE TEMP B-TREE FOR ORDER BY",
     "runs_of_flow: USE TEMP B-TREE FOR ORDER BY",
+    "runs_of_pipeline: SCAN latest",
     "slot_insert: SCAN slots",
     "slots_count: SCAN slots",
     "steps_counts: USE TEMP B-TREE FOR GROUP BY",

@@ -16,7 +16,7 @@ use orc_domain::action::WaitEvent;
 use orc_domain::claim::{Claim, Holder, Refusal};
 use orc_domain::effect::{Change, Effect};
 use orc_domain::event::Event;
-use orc_domain::flow::{Flow, FlowHead, StepNo, StepState};
+use orc_domain::flow::{Flow, FlowHead, FlowState, StepNo, StepState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RequestId, RunId};
 use orc_domain::path::StepPath;
@@ -30,7 +30,7 @@ use self::held::Held;
 
 pub use self::port::{Fault, FaultHook, ModelStore};
 
-/// A run as the model keeps it, for ever.
+/// A run as the model keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptRun {
     /// The run.
@@ -53,6 +53,8 @@ pub struct Model {
     requests: BTreeMap<RequestId, Request>,
     held: Held,
     events: Vec<Event>,
+    /// Events that were removed; all that is left has greater positions.
+    removed_events: u64,
     instances: BTreeMap<InstanceId, (Instance, Option<Timestamp>)>,
     consumers: BTreeMap<String, u64>,
 }
@@ -219,7 +221,7 @@ impl Model {
     /// See [`orc_ports::store::Store::events_after`].
     #[must_use]
     pub fn events_after(&self, position: u64, limit: u32) -> Vec<Event> {
-        let from = usize::try_from(position).unwrap_or(usize::MAX);
+        let from = usize::try_from(position.saturating_sub(self.removed_events)).unwrap_or(usize::MAX);
         self.events.iter().skip(from).take(limit as usize).cloned().collect()
     }
 
@@ -238,7 +240,31 @@ impl Model {
         Guarded::Updated
     }
 
-    /// Every flow there ever was, in order of id.
+    /// See [`Store::flow_remove`].
+    pub fn flow_remove(&mut self, id: FlowId, finished_before: Timestamp) -> bool {
+        let is_over = |flow: &Flow| matches!(flow.head.state, FlowState::Finished { at, .. } if at < finished_before);
+        if !self.flows.get(&id).is_some_and(is_over) {
+            return false;
+        }
+        self.flows.remove(&id);
+        self.runs.retain(|_, kept| kept.run.flow != id);
+        self.paths.retain(|(flow, _), _| *flow != id);
+        self.attempts.retain(|(flow, _, _), _| *flow != id);
+        self.outbox.remove(&id);
+        self.requests.retain(|_, request| request.flow != id);
+        true
+    }
+
+    /// See [`Store::events_remove`].
+    pub fn events_remove(&mut self, up_to: u64) {
+        let passed = self.consumers.values().min().copied().unwrap_or(0);
+        let newest = self.events.last().map_or(0, |event| event.position);
+        let up_to = up_to.min(passed).min(newest.saturating_sub(1));
+        self.events.retain(|event| event.position > up_to);
+        self.removed_events = self.removed_events.max(up_to);
+    }
+
+    /// Every flow that is kept, in order of id.
     pub fn flow_ids(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.flows.keys().copied()
     }
@@ -255,7 +281,7 @@ impl Model {
         self.runs.get(&id)
     }
 
-    /// Every run there ever was, in order of id.
+    /// Every run that is kept, in order of id.
     pub fn runs(&self) -> impl Iterator<Item = &KeptRun> {
         self.runs.values()
     }
@@ -266,7 +292,7 @@ impl Model {
         &self.held.slots
     }
 
-    /// Every event, in order of position.
+    /// Every event that is kept, in order of position.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
@@ -458,7 +484,7 @@ impl Model {
         }
         for body in &commit.decision.events {
             self.events.push(Event {
-                position: self.events.len() as u64 + 1,
+                position: self.removed_events + self.events.len() as u64 + 1,
                 flow: commit.flow,
                 workspace,
                 body: body.clone(),

@@ -103,13 +103,14 @@ fn documents_of_tree(tree: &Tree) -> Vec<Document> {
 }
 
 /// What the binary prints, by file name and arguments.
-const BINARY: [(&str, [&str; 2]); 7] = [
+const BINARY: [(&str, [&str; 2]); 8] = [
     ("cli.md", ["reference", "cli"]),
     ("consumers.md", ["reference", "consumers"]),
     ("environment.md", ["reference", "environment"]),
     ("exit-codes.md", ["reference", "exit-codes"]),
     ("keys.md", ["reference", "keys"]),
     ("pipeline.schema.json", ["schema", "pipeline"]),
+    ("profile.schema.json", ["schema", "profile"]),
     ("settings.schema.json", ["schema", "settings"]),
 ];
 

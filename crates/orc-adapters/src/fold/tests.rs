@@ -179,7 +179,11 @@ fn a_loop_is_found_once_wherever_it_is() {
     assert_eq!(found(again("a\nb", MAX_REPEATS), String::new()), looping("b"));
     let tool = "{\"type\":\"tool\",\"name\":\"Read\"}";
     assert_eq!(found(again(tool, MAX_REPEATS), String::new()), looping(tool));
-    assert_eq!(found(again("{\"type\":\"progress\"}", 9999), String::new()), [], "it is alive and says so");
+    for life in ["{\"type\":\"progress\"}", "{\"type\":\"tool\",\"name\":\"Bash\",\"state\":\"progress\"}"] {
+        assert_eq!(found(again(life, 9999), String::new()), [], "it is alive and says so");
+    }
+    let reads = (0..9999).map(|file| format!("{{\"type\":\"tool\",\"name\":\"Read\",\"input\":{file}}}\n"));
+    assert_eq!(found(reads.collect(), String::new()), [], "the same tool with another input is no repetition");
     assert_eq!(found("\n".repeat(9999), String::new()), []);
     let (listener, _) = heard(None, again("same", 150).as_bytes(), b"");
     assert_eq!(listener.statistics().repeats, 150);

@@ -15,6 +15,7 @@ pub(super) const RUN: &str = "\
 Examples:
   orchestrator run hello
   orchestrator run pipelines/hello.yaml --input greeting=Salut
+  orchestrator run hello --dry-run                   what would run, and how long it may take
   orchestrator run hello --output json > result.json
   orchestrator run hello --output jsonl              events, as they happen
 
@@ -70,15 +71,44 @@ Examples:
   orchestrator cancel 4h7m8a --force                 without grace and without `finally`";
 
 pub(super) const RETRY: &str = "\
-Starts a new flow by the definition and inputs of the old one. What succeeded is taken over with its outputs.
+Starts a new flow by the definition and inputs of the old one. What succeeded is taken over with its outputs; what failed,
+was skipped or cancelled runs again, and so does everything that depends on it.
 
-Example:
-  orchestrator retry 4h7m8a";
+Examples:
+  orchestrator retry 4h7m8a
+  orchestrator retry 4h7m8a --from test              with `test` and what needs it, whether it succeeded or not
+
+`--from` names a step as the pipeline does; of a fan-out or a `repeat` all of it runs again.";
 
 pub(super) const RESUME: &str = "\
 Examples:
-  orchestrator resume --all
+  orchestrator resume --all                          what a crash left; what is paused stays so
+  orchestrator resume 4h7m8a                         also when it was paused
+  orchestrator resume 4h7m8a --step 'test[3]'        only this step was paused";
+
+pub(super) const PAUSE: &str = "\
+What runs goes on to its end; a pause takes no slot and no deadline away.
+
+Examples:
+  orchestrator pause 4h7m8a --reason 'until the release is out'
+  orchestrator pause 4h7m8a --for 2h                 it goes on by itself
+  orchestrator pause 4h7m8a --step deploy
   orchestrator resume 4h7m8a";
+
+pub(super) const MESSAGE: &str = "\
+Examples:
+  orchestrator message q6f2zd 'Use the old endpoint.'          the agent of a run
+  orchestrator message 4h7m8a --step plan 'Leave the tests.'   the agent of a step
+  orchestrator message 8k2n4c 'Yes, both.'                     the agent that asked this question
+
+A run that goes on does not hear it: the next one of the step reads it, and a step that is over reads nothing.";
+
+pub(super) const RETENTION: &str = "\
+What is kept is said in `orchestrator.yaml`, for flows of that workspace, or in the file of the machine's owner, for all:
+  retention: { runs: 30d, logs: 14d, events: 30d }
+
+Never removed: flows that are not over, flows that such a flow was made from by `retry`, events that are not read yet.
+Events go from the oldest on, up to the first that must stay.";
 
 pub(super) const MAN: &str = "\
 Examples:

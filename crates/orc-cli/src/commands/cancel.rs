@@ -32,7 +32,7 @@ fn tell(flow: FlowId, changed: bool, state: &FlowState, form: Form) -> CommandRe
     if !changed {
         let what = match state {
             FlowState::Finished { outcome, .. } => format!("{flow} is over already: {}", outcome.word()),
-            FlowState::Live { .. } => format!("{flow} is being ended at once already"),
+            FlowState::Live { .. } | FlowState::Queued { .. } => format!("{flow} is being ended at once already"),
         };
         return Err(Failure::new(Exit::Refused, what));
     }

@@ -2,23 +2,22 @@
 //! result, and give the exit code.
 
 use std::io::IsTerminal as _;
-use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use orc_domain::event::{Event, Fact};
-use orc_domain::flow::{FlowOutcome, FlowSpec, FlowState};
-use orc_domain::graph::Pipeline;
+use orc_domain::flow::{FlowOutcome, FlowSpec, FlowState, Origin};
 use orc_domain::ids::FlowId;
+use orc_domain::principal::Principal;
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::reader::Reader;
-use orc_runtime::{Recovered, Seen, Shape};
+use orc_runtime::{Definitions, Recovered, Seen, Shape};
 use orc_store_sqlite::SqliteReader;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, unavailable};
-use crate::feed::{Feed, Line};
+use crate::feed::{Change, Feed, Line};
 use crate::hold::{self, Access, Held};
 use crate::host;
 use crate::output::{self, Form, say};
@@ -34,9 +33,11 @@ const TICK: Millis = Millis::from_millis(200);
 /// What to carry on.
 pub(crate) enum Work {
     /// A flow that does not exist yet.
-    New { spec: Box<FlowSpec>, pipeline: Arc<Pipeline>, source: String },
+    New { spec: Box<FlowSpec>, definitions: Box<Definitions> },
     /// An unfinished one.
     Unfinished(FlowId),
+    /// An unfinished one, of which somebody wants something first.
+    Changed(Principal, Change),
 }
 
 impl Work {
@@ -44,6 +45,7 @@ impl Work {
         match self {
             Self::New { spec, .. } => spec.id,
             Self::Unfinished(flow) => *flow,
+            Self::Changed(_, change) => change.flow(),
         }
     }
 }
@@ -127,8 +129,12 @@ async fn carry_here(context: &Context, held: Held, work: &[Work], form: Form) ->
 async fn hand_over(line: &Line, work: &[Work]) -> CommandResult<bool> {
     for item in work {
         let has_it = match item {
-            Work::New { spec, pipeline, source } => line.submit(spec, pipeline, source).await?,
+            Work::New { spec, definitions } => line.submit(spec, definitions).await?,
             Work::Unfinished(flow) => line.resume(*flow).await?,
+            Work::Changed(by, change) => {
+                line.send(by.clone(), change.clone()).await?;
+                line.resume(change.flow()).await?
+            }
         };
         if !has_it {
             return Ok(false);
@@ -158,7 +164,7 @@ struct Shown {
 async fn view_of(reader: &dyn Reader, flow: FlowId, form: Form) -> CommandResult<(Box<dyn View>, Progress)> {
     let known = reader.flow(flow).await.map_err(hold::of_store)?;
     let steps = known.as_ref().map(|flow| flow.steps.as_slice()).unwrap_or_default();
-    let keys = steps.iter().filter(|step| step.element.is_none()).map(|step| step.path.as_str());
+    let keys = steps.iter().filter(|step| step.origin == Origin::Root).map(|step| step.path.as_str());
     let progress = Progress::of_steps(keys);
     let name = known.as_ref().map_or_else(String::new, |flow| flow.spec.name.clone());
     let terminal = std::io::stderr().is_terminal();

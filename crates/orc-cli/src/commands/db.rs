@@ -1,17 +1,22 @@
-//! `db`: check, backup, migrate, vacuum. What changes the file takes the lock of the data directory.
+//! `db`: check, backup, migrate, vacuum, retention. What changes the file takes the lock of the data directory.
 
 use std::path::Path;
 
 use orc_domain::ids::InstanceId;
+use orc_ports::store::Store as _;
 use orc_runtime::data_dir::{DataLock, Holder, Taken};
-use orc_store_sqlite as store;
+use orc_runtime::retention::Removable;
+use orc_store_sqlite::{self as store, SqliteStore};
 use serde_json::json;
 
+use super::status::report::bytes as size;
+use crate::args::{LimitArgs, RetentionArgs};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, not_found, unavailable};
 use crate::hold::{self, of_data_dir, of_store};
 use crate::output::{self, Form, OutputArgs, say};
+use crate::view::columns::Columns;
 
 pub(crate) async fn check(context: &Context, args: OutputArgs) -> CommandResult {
     need_database(context)?;
@@ -78,6 +83,52 @@ pub(crate) async fn vacuum(context: &Context) -> CommandResult {
     let sum = |facts: &store::Facts| facts.bytes + facts.log_bytes;
     say(&format!("the database has {} bytes, {} before", sum(&after), sum(&before)));
     Ok(Exit::Success)
+}
+
+pub(crate) async fn retention(context: &Context, args: &RetentionArgs) -> CommandResult {
+    let retention = context.retention(&context.settings(&LimitArgs::default())?);
+    need_database(context)?;
+    let _lock = if args.apply { Some(lock(context, "db retention")?) } else { None };
+    let reader = context.reader().await?;
+    let found = Removable::find(&reader, &context.data, &retention, context.now()).await.map_err(of_store)?;
+    reader.close().await;
+    if retention.is_for_ever() {
+        say("everything is kept for ever: no `retention` is set");
+    }
+    if !args.apply {
+        print_removable(&found, &[], args)?;
+        return Ok(Exit::Success);
+    }
+    let store = SqliteStore::open(&context.data.database()).await.map_err(of_store)?;
+    let failures = found.remove(&store, &context.data, || false).await.map_err(of_store)?;
+    store.close().await.map_err(of_store)?;
+    print_removable(&found, &failures, args)?;
+    if failures.is_empty() {
+        return Ok(Exit::Success);
+    }
+    failures.iter().for_each(|failure| say(failure));
+    Err(unavailable("not everything could be removed: see above").hint("what stays is tried again the next time"))
+}
+
+/// Prints what would go, or went but for `failures`.
+fn print_removable(found: &Removable, failures: &[String], args: &RetentionArgs) -> CommandResult<()> {
+    let bytes: u64 = found.logs.iter().map(|(_, bytes)| bytes).sum();
+    let (before, last) = found.events;
+    let events = last.saturating_sub(before);
+    if args.output.output != Form::Table {
+        let logs: Vec<_> = found.logs.iter().map(|(flow, bytes)| json!({ "flow": flow, "bytes": bytes })).collect();
+        let document = json!({
+            "schema": "orc/retention/1", "removed": args.apply, "failures": failures,
+            "flows": found.flows, "logs": logs, "events": events,
+        });
+        return output::document(args.output.output, &document, None);
+    }
+    let mut figures = Columns::new();
+    figures.row(["flows", &format!("{} with their steps and runs", found.flows.len())]);
+    figures.row(["logs", &format!("of {} flows, {}", found.logs.len(), size(bytes))]);
+    figures.row(["events", &events.to_string()]);
+    let title = if args.apply { "removed" } else { "would be removed" };
+    output::text(&format!("{title}\n{}", figures.text("  ")))
 }
 
 fn need_database(context: &Context) -> CommandResult<()> {

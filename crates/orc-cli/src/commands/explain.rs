@@ -28,6 +28,11 @@ pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> CommandResult 
             let record = record.ok_or_else(|| not_found(format!("there is no run {run}")))?;
             (record.run.flow, Some(record.run.path))
         }
+        AnyId::Request(request) => {
+            let record = reader.request(request).await.map_err(of_store)?;
+            let record = record.ok_or_else(|| not_found(format!("there is no request {request}")))?;
+            (record.request.flow, record.request.step.map(|(_, path)| path))
+        }
     };
     let carrier = Carrier::see(context).await;
     let look = Look::with_past(context, &reader, flow).await?;

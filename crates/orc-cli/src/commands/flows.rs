@@ -2,6 +2,7 @@
 
 use orc_domain::flow::FlowState;
 use orc_ports::reader::{FlowFilter, FlowLine, Reader as _};
+use orc_store_sqlite::SqliteReader;
 use serde_json::{Value, json};
 
 use crate::args::{FlowsListArgs, IdArgs};
@@ -16,13 +17,20 @@ use crate::view::columns::Columns;
 use crate::view::flow::{ago, text, words};
 use crate::view::result::{self, state_word};
 
+/// Unfinished flows that are read at once.
+const PAGE: u32 = 500;
+
 pub(crate) async fn list(context: &Context, args: &FlowsListArgs) -> CommandResult {
     let reader = context.reader().await?;
-    let filter = if args.live { FlowFilter::Live } else { FlowFilter::All };
-    let lines = reader.flows(filter, None, args.limit).await.map_err(of_store)?;
+    let lines = lines(&reader, args).await?;
     if args.output.output == Form::Table {
         if lines.is_empty() {
-            say(if args.live { "no flow is unfinished" } else { "there are no flows yet" });
+            say(match args {
+                FlowsListArgs { queued: true, .. } => "no flow is queued",
+                FlowsListArgs { waiting: true, .. } => "no flow only waits",
+                FlowsListArgs { live: true, .. } => "no flow is unfinished",
+                _ => "there are no flows yet",
+            });
             return Ok(Exit::Success);
         }
         let mut table = Columns::titled(&["FLOW", "PIPELINE", "STATE", "STEPS", "STARTED", "TOOK"]);
@@ -30,14 +38,14 @@ pub(crate) async fn list(context: &Context, args: &FlowsListArgs) -> CommandResu
         for line in &lines {
             let ended = match &line.state {
                 FlowState::Finished { at, .. } => *at,
-                FlowState::Live { .. } => now,
+                FlowState::Live { .. } | FlowState::Queued { .. } => now,
             };
             let took = ended.since(line.spec.created_at).to_string();
             let (done, all) = counts(line);
             table.row([
                 line.spec.id.to_string().as_str(),
                 &line.spec.name,
-                words(&line.state),
+                line_words(line),
                 &format!("{done}/{all}"),
                 &ago(line.spec.created_at, now),
                 &took,
@@ -49,6 +57,30 @@ pub(crate) async fn list(context: &Context, args: &FlowsListArgs) -> CommandResu
         output::document(args.output.output, &json!({ "schema": "orc/flows/1", "flows": lines }), Some("flows"))?;
     }
     Ok(Exit::Success)
+}
+
+/// The flows that were asked for, newest first.
+async fn lines(reader: &SqliteReader, args: &FlowsListArgs) -> CommandResult<Vec<FlowLine>> {
+    if !args.waiting && !args.queued {
+        let filter = if args.live { FlowFilter::Live } else { FlowFilter::All };
+        return reader.flows(filter, None, args.limit).await.map_err(of_store);
+    }
+    let is_wanted = |line: &FlowLine| {
+        if args.queued { matches!(line.state, FlowState::Queued { .. }) } else { line.is_waiting() }
+    };
+    let (most, mut found, mut before) = (args.limit as usize, Vec::new(), None);
+    while found.len() < most {
+        let page = reader.flows(FlowFilter::Live, before, PAGE).await.map_err(of_store)?;
+        let Some(last) = page.last() else { break };
+        before = Some(last.spec.id);
+        found.extend(page.into_iter().filter(is_wanted).take(most - found.len()));
+    }
+    Ok(found)
+}
+
+/// Where a flow stands, in a few words.
+fn line_words(line: &FlowLine) -> &'static str {
+    if line.is_waiting() { "waiting" } else { words(&line.state) }
 }
 
 pub(crate) async fn show(context: &Context, args: &IdArgs) -> CommandResult {
@@ -94,6 +126,7 @@ pub(crate) fn line_document(line: &FlowLine) -> Value {
         "wake_at": line.wake_at.map(|at| at.to_string()),
         "retry_of": line.spec.retry_of,
         "state": state_word(&line.state),
+        "waiting": line.is_waiting(),
         "steps": line.steps,
     });
     if let FlowState::Finished { at, outcome } = &line.state {

@@ -1,12 +1,14 @@
 //! `graph`: a pipeline as a drawing, or a flow with the states of its steps.
 
-use orc_domain::flow::{Flow, Step, StepOutcome, StepState};
+use orc_domain::flow::{Flow, Origin, Step, StepOutcome, StepState};
 use orc_domain::graph::{Pipeline, SpecIndex};
 use orc_domain::ids::FlowId;
+use orc_runtime::Definitions;
 use orc_spec::graph_svg::to_svg;
 use orc_spec::graph_text::{Mark, Tone, to_dot, to_mermaid};
 
 use super::run::compile_file;
+use crate::args::LimitArgs;
 use crate::args::{GraphArgs, GraphForm};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -23,9 +25,9 @@ pub(crate) async fn run(context: &Context, args: &GraphArgs) -> CommandResult {
             (look.pipeline, marks, title)
         }
         None => {
-            let (pipeline, _) = compile_file(context, &args.of)?;
+            let Definitions { pipeline, .. } = compile_file(context, &args.of, &LimitArgs::default())?;
             let title = pipeline.name.clone();
-            (pipeline, Vec::new(), title)
+            (std::sync::Arc::unwrap_or_clone(pipeline), Vec::new(), title)
         }
     };
     let drawing = match args.output {
@@ -57,7 +59,7 @@ fn marks(flow: &Flow, pipeline: &Pipeline) -> Vec<Mark> {
     let mark = |at: usize| {
         let of_step = |step: &&Step| step.spec == SpecIndex(u32::try_from(at).unwrap_or(u32::MAX));
         let (elements, own): (Vec<&Step>, Vec<&Step>) =
-            flow.steps.iter().filter(of_step).partition(|step| step.element.is_some());
+            flow.steps.iter().filter(of_step).partition(|step| step.origin != Origin::Root);
         own.first()
             .map_or_else(|| Mark { tone: Tone::Waits, words: "not begun".to_owned() }, |step| mark_of(step, &elements))
     };

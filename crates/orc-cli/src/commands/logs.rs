@@ -87,6 +87,7 @@ impl From<Failure> for Stopped {
 
 async fn wanted_of(context: &Context, reader: &SqliteReader, id: &str, step: Option<&str>) -> CommandResult<Wanted> {
     match context.any_of(reader, id).await? {
+        AnyId::Request(request) => Err(Failure::new(Exit::Usage, format!("{request} is a request, which has no log"))),
         AnyId::Run(_) if step.is_some() => {
             Err(Failure::new(Exit::Usage, format!("`--step` chooses among the runs of a flow, and `{id}` is one run")))
         }

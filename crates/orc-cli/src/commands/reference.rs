@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory as _};
+use orc_adapters::environment::VARIABLES as AGENT;
 use orc_runtime::CONSUMERS;
-use orc_spec::keys::{Shape, tables};
+use orc_spec::keys::tables;
 use orc_spec::settings::ALWAYS_PASSED;
 
 use crate::args::{Arguments, ReferencePart};
@@ -122,6 +123,10 @@ fn environment() -> String {
     variables(&mut text, READ);
     text.push_str("\n## Given to every step\n\n");
     variables(&mut text, GIVEN);
+    text.push_str("\n## Given to agents as well\n\n");
+    let more: Vec<(&str, &str)> =
+        AGENT.into_iter().filter(|(name, _)| GIVEN.iter().all(|(given, _)| given != name)).collect();
+    variables(&mut text, &more);
     text.push_str(
         "\n## Passed on from the host\n\nA step sees these of the host's variables, if they are set, and those that \
          `pass_env:` in `orchestrator.yaml` names. Everything else is dropped.\n\n",
@@ -159,42 +164,9 @@ fn keys() -> String {
         let _ = writeln!(text, "\n## `{place}`\n\n| key | takes | meaning |\n|---|---|---|");
         for key in table.keys {
             let required = if table.required.contains(&key.name) { " Required." } else { "" };
-            let takes = cell(&takes(key.shape));
+            let takes = cell(&key.shape.words());
             let _ = writeln!(text, "| `{}` | {takes} | {}{required} |", key.name, cell(key.doc));
         }
     }
     text
-}
-
-/// What a key takes, in words.
-fn takes(shape: Shape) -> String {
-    let words = match shape {
-        Shape::Text => "text",
-        Shape::Bool => "`true` or `false`",
-        Shape::Count(most) => return format!("a whole number from 1 to {most}"),
-        Shape::Duration => "a length of time: `30s`, `1h30m`",
-        Shape::Size => "a number of bytes: `64MiB`",
-        Shape::Words(words) => {
-            let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-            return words.join(", ");
-        }
-        Shape::Worktree => "`in_place`; the other places are not available yet",
-        Shape::NameOrNames => "a name, or a list of names",
-        Shape::Condition => "an expression that gives true or false",
-        Shape::List => "a list, or an expression that gives one",
-        Shape::Env => "a map of variables to texts with expressions",
-        Shape::EnvNames => "a list of names of variables",
-        Shape::Script => "a script with expressions",
-        Shape::Shell => "`sh`, `bash`, `python`, or a program with its arguments",
-        Shape::Value => "any value without expressions",
-        Shape::Table(table) => return format!("the keys of {}", table.name),
-        Shape::Named(table) => return format!("a map of names to {}", table.name),
-        Shape::Command => "a program with its arguments as a list, or a script",
-        Shape::CountOrZero(most) => return format!("a whole number from 0 to {most}"),
-        Shape::Variables => "a map of variables to texts without expressions",
-        Shape::Schema => "a JSON Schema, or the path of a JSON file",
-        Shape::OtherAdapter(_) => "not with `adapter: command`",
-        Shape::Later => "not available yet",
-    };
-    words.to_owned()
 }

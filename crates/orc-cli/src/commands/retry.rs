@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use orc_domain::ids::FlowId;
-use orc_engine::fork;
+use orc_engine::{Again, New, fork};
 use orc_ports::reader::Reader as _;
+use orc_runtime::Definitions;
 
 use super::carry::{Work, carry};
 use crate::args::RetryArgs;
@@ -22,9 +23,13 @@ pub(crate) async fn run(context: &Context, args: RetryArgs) -> CommandResult {
     let stored = reader.pipeline(flow.spec.pipeline.clone()).await.map_err(of_store)?;
     let (pipeline, source) = stored.ok_or_else(|| not_found(format!("the definition that {id} pinned is gone")))?;
     let new = FlowId::from_uuid(uuid::Uuid::now_v7());
-    let spec = fork(&flow, &pipeline, new, context.user(), context.now())
+    let again = args.from.map_or(Again::Unfinished, Again::From);
+    let new = New { id: new, by: context.user(), now: context.now() };
+    let spec = fork(&flow, &pipeline, &again, new)
         .map_err(|error| Failure::new(Exit::Refused, format!("cannot retry {id}")).because(error))?;
     drop(reader);
-    let work = Work::New { spec: Box::new(spec), pipeline: Arc::new(pipeline), source };
+    // Definitions of its children were stored with those of the flow that it carries on.
+    let definitions = Definitions { pipeline: Arc::new(pipeline), source, children: Vec::new() };
+    let work = Work::New { spec: Box::new(spec), definitions: Box::new(definitions) };
     carry(context, shape, vec![work], args.output.output).await
 }

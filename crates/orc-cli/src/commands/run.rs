@@ -1,25 +1,32 @@
 //! `run`: compile, start, follow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use orc_domain::flow::FlowSpec;
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{FlowId, WorkspaceId};
-use orc_spec::{RawInput, SourceFile, compile};
+use orc_runtime::{Definition, Definitions};
+use orc_spec::RawInput;
 
 use super::carry::{Work, carry};
-use crate::args::RunArgs;
+use super::plan;
+use crate::args::{LimitArgs, RunArgs};
 use crate::context::Context;
-use crate::failure::{CommandResult, Failure, invalid, not_found, unavailable};
+use crate::failure::{CommandResult, Failure, invalid, unavailable};
 use crate::host;
 use crate::output::say;
+use crate::shelf::Shelf;
 
 pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
     let shape = context.shape("run", &args.limits)?;
-    let (pipeline, source) = compile_file(context, &args.pipeline)?;
-    let inputs = inputs_of(&pipeline, &args.inputs)?;
+    let definitions = compile_file(context, &args.pipeline, &args.limits)?;
+    let pipeline = &definitions.pipeline;
+    let inputs = inputs_of(pipeline, &args.inputs)?;
+    if args.dry_run {
+        return plan::print(context, pipeline, &shape, args.output.output).await;
+    }
     let hash =
         pipeline.content_hash().map_err(|error| unavailable("the pipeline has no stored form").because(error))?;
     let directory = context
@@ -37,26 +44,38 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
         created_at: context.now(),
         retry_of: None,
         taken_over: BTreeMap::new(),
+        carried: BTreeMap::new(),
+        parent: None,
+        groups_above: BTreeSet::new(),
+        priority: args.priority,
     };
-    let work = Work::New { spec: Box::new(spec), pipeline: Arc::new(pipeline), source };
+    let work = Work::New { spec: Box::new(spec), definitions: Box::new(definitions) };
     carry(context, shape, vec![work], args.output.output).await
 }
 
-/// Reads and compiles a pipeline; its mistakes are printed, and errors end the command.
-pub(crate) fn compile_file(context: &Context, name: &str) -> CommandResult<(Pipeline, String)> {
+/// Reads and compiles a pipeline with those that it calls; mistakes are printed, and errors end the command.
+pub(crate) fn compile_file(context: &Context, name: &str, limits: &LimitArgs) -> CommandResult<Definitions> {
     let file = context.pipeline_file(name)?;
-    let shown = file.strip_prefix(&context.cwd).unwrap_or(&file).display().to_string();
-    let text = std::fs::read_to_string(&file);
-    let text = text.map_err(|error| not_found(format!("cannot read `{shown}`")).because(error))?;
-    let source = SourceFile::new(shown.clone(), text);
-    let compiled = compile(&source);
+    let source = context.source(&file)?;
+    let shelf = Shelf::of(context, Some(context.settings(limits)?.names()))?;
+    let compiled = shelf.compile(&source);
     let colour = host::colour(std::io::stderr().is_terminal());
     for diagnostic in &compiled.diagnostics {
         say(&diagnostic.render(&source, colour));
     }
+    for child in &compiled.children {
+        for diagnostic in &child.diagnostics {
+            say(&diagnostic.render(&child.source, colour));
+        }
+    }
+    let shown = &source.name;
     let pipeline =
         compiled.pipeline.ok_or_else(|| invalid(format!("`{shown}` cannot be run: see the errors above")))?;
-    Ok((pipeline, source.text))
+    let children = compiled.children.into_iter().filter_map(|child| {
+        let (hash, pipeline) = child.pipeline?;
+        Some(Definition { hash, pipeline: Box::new(pipeline), source: child.source.text })
+    });
+    Ok(Definitions { pipeline: Arc::new(pipeline), source: source.text, children: children.collect() })
 }
 
 /// `--input NAME=VALUE`, checked against the pipeline's inputs.

@@ -70,6 +70,7 @@ async fn run_of(context: &Context, reader: &SqliteReader, id: &str) -> CommandRe
             let record = reader.run(run).await.map_err(of_store)?;
             record.ok_or_else(|| not_found(format!("there is no run {run}")))
         }
+        AnyId::Request(request) => Err(Failure::new(Exit::Usage, format!("{request} is a request, not a run"))),
         AnyId::Flow(flow) => Err(Failure::new(Exit::Usage, format!("{flow} is a flow, not a run"))
             .hint(format!("`orchestrator runs list --flow {flow}` lists its runs"))),
     }

@@ -1,20 +1,22 @@
 //! `validate`: every mistake of every file at once.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use orc_spec::SourceFile;
 use orc_spec::diagnostic::{Diagnostic, Severity, json_document};
 use orc_spec::sarif;
 use orc_spec::settings::{FileKind, PartialSettings};
 
+use crate::agents::{agent_files, compile_agents, is_agent_file};
 use crate::args::{ProblemForm, ValidateArgs};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::failure::{CommandResult, invalid, not_found};
+use crate::failure::{CommandResult, not_found};
 use crate::host;
 use crate::layers::WORKSPACE;
 use crate::output::{self, Form, say};
+use crate::shelf::Shelf;
 
 /// A file and what is wrong with it.
 struct Checked {
@@ -24,7 +26,7 @@ struct Checked {
 
 pub(crate) fn run(context: &Context, args: &ValidateArgs) -> CommandResult {
     let files = if args.files.is_empty() { all_files(context)? } else { args.files.clone() };
-    let checked = files.iter().map(|file| check(context, file)).collect::<CommandResult<Vec<Checked>>>()?;
+    let checked = check(context, &files)?;
     print(&checked, args.output)?;
     let count = |wanted: Severity| {
         let all = checked.iter().flat_map(|file| &file.diagnostics);
@@ -35,30 +37,36 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> CommandResult {
     Ok(if errors == 0 { Exit::Success } else { Exit::Invalid })
 }
 
-fn check(context: &Context, file: &Path) -> CommandResult<Checked> {
-    let path = context.cwd.join(file);
-    let shown = path.strip_prefix(&context.cwd).unwrap_or(&path).display().to_string();
-    let bytes = std::fs::read(&path).map_err(|error| {
-        let failure = not_found(format!("cannot read `{shown}`")).because(error);
-        if path.is_dir() { failure.hint(format!("name the files in it: {shown}/*.yaml")) } else { failure }
-    })?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        invalid(format!("`{shown}` is not UTF-8 text: byte {at} begins no character"))
-    })?;
-    let source = SourceFile::new(shown, text);
-    let is_settings = path.file_name().is_some_and(|name| name == WORKSPACE);
-    let diagnostics = if is_settings {
-        PartialSettings::parse(&source, FileKind::Workspace).1
-    } else {
-        orc_spec::compile(&source).diagnostics
-    };
-    Ok(Checked { source, diagnostics })
+/// Each file by itself, agents also together, in the order given.
+fn check(context: &Context, files: &[PathBuf]) -> CommandResult<Vec<Checked>> {
+    let shelf = Shelf::of(context, context.names())?;
+    let mut checked = Vec::new();
+    let mut agents = Vec::new();
+    for file in files {
+        let source = context.source(file)?;
+        if is_agent_file(file) {
+            agents.push((checked.len(), source));
+            continue;
+        }
+        let is_settings = file.file_name().is_some_and(|name| name == WORKSPACE);
+        let diagnostics = if is_settings {
+            PartialSettings::parse(&source, FileKind::Workspace).1
+        } else {
+            shelf.compile(&source).diagnostics
+        };
+        checked.push(Checked { source, diagnostics });
+    }
+    let (places, sources): (Vec<usize>, Vec<SourceFile>) = agents.into_iter().unzip();
+    for (before, (place, agent)) in places.into_iter().zip(compile_agents(context, sources)).enumerate() {
+        checked.insert(place + before, Checked { source: agent.source, diagnostics: agent.compiled.diagnostics });
+    }
+    Ok(checked)
 }
 
-/// All pipelines of the repository, and its settings.
+/// All pipelines and agents of the repository, and its settings.
 fn all_files(context: &Context) -> CommandResult<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = context.pipeline_files();
+    files.extend(agent_files(context));
     if files.is_empty() {
         let what = format!("there are no pipelines: `{}` has no .yaml file", context.root.join("pipelines").display());
         return Err(not_found(what).hint("`orchestrator init` writes an example; or name the files to check"));

@@ -1,13 +1,15 @@
 //! Every state that a step can be in, with what is said about it.
 
+use orc_domain::budget::Usage;
 use orc_domain::event::{Event, EventBody, Fact};
 use orc_domain::flow::{Element, FlowHead, FlowSpec, SkipReason, TakenOver};
-use orc_domain::graph::{Action, Condition, ForEach, Retry, RunAction, SpecIndex, WorktreeMode};
+use orc_domain::graph::{Condition, Elements, Fan, Retry, RunAction, SpecIndex, WorktreeMode};
 use orc_domain::ids::{ContentHash, InstanceId, WorkspaceId};
 use orc_domain::principal::Principal;
 use orc_domain::run::{ErrorFamily, Failure, Process, Run, StopReason};
 use orc_domain::time::Millis;
 use orc_domain::value::Value;
+use orc_domain::wait::{FanOut, Wait};
 use orc_runtime::data_dir::Holder;
 use uuid::Uuid;
 
@@ -15,11 +17,11 @@ use super::*;
 
 const NOW: i64 = 1_000_000;
 
-fn at(seconds_ago: i64) -> Timestamp {
+pub(super) fn at(seconds_ago: i64) -> Timestamp {
     Timestamp::from_millis(NOW - seconds_ago * 1000)
 }
 
-fn spec(key: &str, needs: &[u32]) -> StepSpec {
+pub(super) fn spec(key: &str, needs: &[u32]) -> StepSpec {
     StepSpec {
         key: key.to_owned(),
         phase: PhaseKind::Main,
@@ -27,7 +29,12 @@ fn spec(key: &str, needs: &[u32]) -> StepSpec {
         condition: Condition { implicit_success: true, expr: None },
         action: Action::Run(RunAction { script: "true".to_owned(), shell: Vec::new(), bindings: Vec::new() }),
         env: BTreeMap::new(),
-        foreach: None,
+        within: None,
+        fan: None,
+        concurrency: None,
+        priority: 0,
+        budget: None,
+        artifacts: BTreeMap::new(),
         retry: Retry { attempts: 3, backoff: Millis::from_secs(1), max_backoff: Millis::from_secs(9) },
         timeout: Millis::from_secs(60),
         continue_on_fail: false,
@@ -37,9 +44,10 @@ fn spec(key: &str, needs: &[u32]) -> StepSpec {
 }
 
 /// `build`, `test` that needs it and is a fan-out, `report` in `finally`.
-fn pipeline() -> Pipeline {
+pub(super) fn pipeline() -> Pipeline {
     let list = orc_domain::expr::Expr::Literal(Value::List(Vec::new()));
-    let foreach = ForEach { list, binding: "item".to_owned(), limit: Some(2), fail_fast: true };
+    let elements = Elements::List { list, binding: "item".to_owned() };
+    let fan = Fan { elements, limit: Some(2), fail_fast: true };
     Pipeline {
         name: "ship".to_owned(),
         description: None,
@@ -47,33 +55,44 @@ fn pipeline() -> Pipeline {
         env: BTreeMap::new(),
         steps: vec![
             spec("build", &[]),
-            StepSpec { foreach: Some(foreach), ..spec("test", &[0]) },
+            StepSpec { fan: Some(fan), ..spec("test", &[0]) },
             StepSpec { phase: PhaseKind::Finally, ..spec("report", &[]) },
         ],
+        outputs: BTreeMap::new(),
+        concurrency: None,
+        budget: None,
+        agents: BTreeMap::new(),
     }
 }
 
-fn step(no: u32, path: &str, spec: u32, state: StepState) -> Step {
+pub(super) fn step(no: u32, path: &str, spec: u32, state: StepState) -> Step {
     Step {
         no: StepNo(no),
         path: path.parse().unwrap(),
         spec: SpecIndex(spec),
-        element: None,
+        origin: Origin::Root,
         state,
         since: at(5),
         attempts: 1,
         failures: 1,
         losses: orc_domain::flow::Losses::default(),
+        silences: 0,
+        upstream: 0,
+        places: Vec::new(),
+        reminders: 0,
+        inbox: Vec::new(),
+        heard: std::collections::BTreeSet::new(),
+        artifacts: BTreeMap::new(),
         output: None,
     }
 }
 
-fn element(no: u32, index: u32, state: StepState) -> Step {
+pub(super) fn element(no: u32, index: u32, state: StepState) -> Step {
     let element = Element { group: StepNo(1), index, value: Value::Null };
-    Step { element: Some(element), ..step(no, &format!("test[{index}]"), 1, state) }
+    Step { origin: Origin::Element(element), ..step(no, &format!("test[{index}]"), 1, state) }
 }
 
-fn flow(steps: Vec<Step>) -> Flow {
+pub(super) fn flow(steps: Vec<Step>) -> Flow {
     Flow {
         spec: FlowSpec {
             id: FlowId::from_uuid(Uuid::from_u128(1)),
@@ -86,6 +105,10 @@ fn flow(steps: Vec<Step>) -> Flow {
             created_at: at(60),
             retry_of: None,
             taken_over: BTreeMap::new(),
+            carried: BTreeMap::new(),
+            parent: None,
+            groups_above: std::collections::BTreeSet::new(),
+            priority: 0,
         },
         head: FlowHead {
             state: FlowState::Live { phase: Phase::Main, stop: Stop::None },
@@ -96,14 +119,22 @@ fn flow(steps: Vec<Step>) -> Flow {
             open_finally: 1,
             main_failed: false,
             finally_failed: false,
+            holds: Vec::new(),
+            group: None,
+            usage: Usage::default(),
+            raised: 1,
+            time_over: None,
+            output: None,
+            detail: String::new(),
         },
         steps,
         runs: BTreeMap::new(),
+        requests: BTreeMap::new(),
     }
 }
 
 /// Three steps, the first one in this state, the others blocked.
-fn flow_with(state: StepState) -> Flow {
+pub(super) fn flow_with(state: StepState) -> Flow {
     let blocked = |no, path: &str| step(no, path, no, StepState::Blocked);
     flow(vec![step(0, "build", 0, state), blocked(1, "test"), blocked(2, "report")])
 }
@@ -113,7 +144,7 @@ fn over(mut flow: Flow, outcome: FlowOutcome) -> Flow {
     flow
 }
 
-fn run_id() -> RunId {
+pub(super) fn run_id() -> RunId {
     RunId::from_uuid(Uuid::from_u128(7))
 }
 
@@ -126,12 +157,12 @@ fn finished(outcome: StepOutcome) -> StepState {
     StepState::Finished { outcome }
 }
 
-fn ready(not_before: Timestamp, held_by: Option<Held>) -> StepState {
+pub(super) fn ready(not_before: Timestamp, held_by: Option<Held>) -> StepState {
     StepState::Ready { not_before, held_by, wake: WakeReason::PipelineStep }
 }
 
 /// A flow whose first step is tried by a run in this state.
-fn flow_with_run(state: RunState) -> Flow {
+pub(super) fn flow_with_run(state: RunState) -> Flow {
     let mut flow = flow_with(StepState::Active { run: run_id() });
     let run = Run {
         id: run_id(),
@@ -141,18 +172,20 @@ fn flow_with_run(state: RunState) -> Flow {
         attempt: 2,
         wake: WakeReason::PipelineStep,
         created_at: at(9),
+        artifacts: BTreeMap::new(),
+        agent: None,
         state,
     };
     flow.runs.insert(run.id, run);
     flow
 }
 
-fn running(stop: Option<Stopping>) -> RunState {
+pub(super) fn running(stop: Option<Stopping>) -> RunState {
     let process = Process { pid: 4711, start_ticks: 1, instance: InstanceId::from_uuid(Uuid::from_u128(3)) };
     RunState::Running { since: at(8), process, deadline: at(-52), stop }
 }
 
-fn holder(flows: &[FlowId], trouble: Option<&str>) -> Carrier {
+pub(super) fn holder(flows: &[FlowId], trouble: Option<&str>) -> Carrier {
     let instance = InstanceId::from_uuid(Uuid::from_u128(3));
     let holder = Holder { pid: 99, instance, command: "run".to_owned(), since: at(100) };
     let says = Says::Carries { flows: flows.iter().copied().collect(), slots: 2, trouble: trouble.map(str::to_owned) };
@@ -170,13 +203,14 @@ fn explain(flow: &Flow, no: u32, carrier: &Carrier, evidence: Option<RunEvidence
         carrier,
         runs: evidence.map(|evidence| (run_id(), evidence)).into_iter().collect(),
         slots: &slots,
+        others: &BTreeMap::new(),
         past: &past(None),
     };
     explain_step(&facts, &flow.steps[no as usize])
 }
 
 /// The run of `build`, and who cancelled.
-fn past(cancelled_by: Option<&str>) -> Progress {
+pub(super) fn past(cancelled_by: Option<&str>) -> Progress {
     let mut past = Progress::default();
     let outcome = orc_domain::run::RunOutcome::Delivered;
     let fact = Fact::CommandRunCompleted { path: StepPath::root("build"), run: run_id(), attempt: 1, outcome };
@@ -280,7 +314,7 @@ fn a_process_that_is_gone_or_unknown_is_said() {
 
 #[test]
 fn a_fan_out_counts_its_elements() {
-    let fan = |expanded, cut| FanOut { list: Vec::new(), total: 9, expanded, first: StepNo(3), cut };
+    let fan = |expanded, cut| Wait::Elements(FanOut { list: Vec::new(), total: 9, expanded, cut });
     let mut flow = flow_with(finished(StepOutcome::Succeeded));
     flow.steps.push(element(3, 0, finished(StepOutcome::Succeeded)));
     flow.steps.push(element(4, 1, StepState::Active { run: run_id() }));
@@ -339,7 +373,7 @@ fn a_result_of_an_earlier_flow_is_said_to_be_one() {
     let before = FlowId::from_uuid(Uuid::from_u128(9));
     let mut flow = flow_with(finished(StepOutcome::Succeeded));
     flow.spec.retry_of = Some(before);
-    let result = TakenOver { outcome: StepOutcome::Succeeded, output: None };
+    let result = TakenOver { outcome: StepOutcome::Succeeded, output: None, artifacts: BTreeMap::new() };
     flow.spec.taken_over.insert(StepPath::root("build"), result);
     check(&flow, 0, "finished", &format!("succeeded: taken over from {before}"), "nobody");
 }
@@ -375,6 +409,7 @@ fn a_flow_is_explained_by_its_steps_and_its_end() {
             carrier: &holder(&[flow.spec.id], None),
             runs: BTreeMap::new(),
             slots: &[],
+            others: &BTreeMap::new(),
             past: &past(cancelled_by),
         };
         explain_flow(&facts)

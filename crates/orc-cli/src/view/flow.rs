@@ -1,6 +1,8 @@
 //! A flow and its steps as they stand, for people; the document form is [`super::result::document`].
 
-use orc_domain::flow::{Flow, FlowState, Phase, Step, StepOutcome, StepState, Stop};
+use std::collections::BTreeMap;
+
+use orc_domain::flow::{Flow, FlowState, Phase, Step, StepNo, StepOutcome, StepState, Stop};
 use orc_domain::time::Timestamp;
 
 use super::columns::{Columns, clean_line};
@@ -43,7 +45,7 @@ pub(crate) fn text(look: &Look, carrier: &Carrier) -> String {
     text.push('\n');
     let mut steps = Columns::titled(&["STEP", "STATE", "SINCE", "TOOK", "ATTEMPTS", "REASON"]);
     for step in in_order(flow) {
-        let indent = if step.element.is_some() { "  " } else { "" };
+        let indent = "  ".repeat(depth(flow, step));
         let path = format!("{indent}{}", step.path);
         let since = ago(step.since, look.now);
         let took = look.past.get(&step.path).and_then(|step| step.took(look.now));
@@ -76,6 +78,8 @@ pub(crate) fn words(state: &FlowState) -> &'static str {
         FlowState::Finished { outcome, .. } => outcome.word(),
         FlowState::Live { stop: Stop::Cancel { .. }, .. } => "being cancelled",
         FlowState::Live { stop: Stop::Force { .. }, .. } => "being ended at once",
+        FlowState::Live { stop: Stop::Exhausted { .. }, .. } => "out of budget, being ended",
+        FlowState::Queued { .. } => "queued",
         FlowState::Live { phase: Phase::Main, .. } => "live",
         FlowState::Live { phase: Phase::Finally { .. }, .. } => "live, in finally",
     }
@@ -86,12 +90,23 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     format!("{} ago", now.since(at))
 }
 
-/// Each step followed by its elements.
+/// Each step followed by what it made.
 fn in_order(flow: &Flow) -> Vec<&Step> {
-    let roots = flow.steps.iter().filter(|step| step.element.is_none());
-    let elements = |root: &Step| {
-        let no = root.no;
-        flow.steps.iter().filter(move |step| step.element.as_ref().is_some_and(|element| element.group == no))
-    };
-    roots.flat_map(|root| std::iter::once(root).chain(elements(root))).collect()
+    let mut below: BTreeMap<Option<StepNo>, Vec<&Step>> = BTreeMap::new();
+    for step in &flow.steps {
+        below.entry(step.origin.above()).or_default().push(step);
+    }
+    let mut open: Vec<&Step> = below.remove(&None).unwrap_or_default();
+    open.reverse();
+    let mut ordered = Vec::with_capacity(flow.steps.len());
+    while let Some(step) = open.pop() {
+        ordered.push(step);
+        open.extend(below.remove(&Some(step.no)).unwrap_or_default().into_iter().rev());
+    }
+    ordered
+}
+
+/// How many steps a step is below.
+fn depth(flow: &Flow, step: &Step) -> usize {
+    std::iter::successors(step.origin.above(), |no| flow.step(*no)?.origin.above()).count()
 }

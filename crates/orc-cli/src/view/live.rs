@@ -57,7 +57,8 @@ impl Live {
         let runs = |step: &&StepProgress| matches!(step.state, Shown::Running { .. } | Shown::Stopping { .. });
         let failed = |step: &&StepProgress| matches!(step.state, Shown::Finished(StepOutcome::Failed(_)));
         let goes_on = |step: &&StepProgress| {
-            matches!(step.state, Shown::Retrying { .. }) || (step.state == Shown::Waiting && step.elements.is_some())
+            matches!(step.state, Shown::Retrying { .. } | Shown::Waits { .. })
+                || (step.state == Shown::Waiting && step.elements.is_some())
         };
         let all = || steps.iter().copied();
         let shown = all().filter(runs).chain(all().filter(failed)).chain(all().filter(goes_on));
@@ -71,6 +72,7 @@ impl Live {
         let (mark, code) = match &step.state {
             Shown::Waiting if step.elements.is_some() => ("▸", "36"),
             Shown::Waiting => ("·", "2"),
+            Shown::Waits { .. } => ("◦", "36"),
             Shown::Running { .. } => ("▸", "36"),
             Shown::Retrying { .. } => ("↻", "33"),
             Shown::Stopping { .. } => ("■", "33"),

@@ -2,6 +2,8 @@
 
 use orc_domain::event::{Event, Fact};
 use orc_domain::flow::StepOutcome;
+use orc_domain::hold::HoldReason;
+use orc_domain::principal::Principal;
 use orc_domain::run::RunOutcome;
 use orc_domain::time::Timestamp;
 
@@ -34,6 +36,36 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
             Some(format!("cancelled by {}: {how}", event.body.actor))
         }
         Fact::FlowFinished { .. } => None,
+        Fact::FlowQueued { group } => Some(format!("queued: the concurrency group `{group}` is full")),
+        Fact::HoldPlaced { reason, note, .. } => Some(held(*reason, note, &event.body.actor)),
+        Fact::HoldLifted { .. } => Some(format!("goes on ({})", event.body.actor)),
+        Fact::RoundStarted { number, .. } => Some(format!("round {number}")),
+        Fact::StepWaiting { on, what, .. } => Some(format!("waits for {on} {what}")),
+        Fact::RequestOpened { request, message, by, deadline, .. } => {
+            let who = if by.is_empty() { "whoever has the role admin".to_owned() } else { by.join(", ") };
+            let left = deadline.since(event.body.at);
+            Some(format!("asks {who}: {} ({request}, closes in {left})", clean(message)))
+        }
+        Fact::RequestReminded { request, by, .. } => {
+            Some(format!("still waits for an answer to {request} ({})", by.join(", ")))
+        }
+        Fact::RequestResolved { answer, reason, .. } => {
+            let reason = if reason.is_empty() { String::new() } else { format!(": {}", clean(reason)) };
+            Some(format!("{} by {}{reason}", answer.word(), event.body.actor))
+        }
+        Fact::WallReached { wall, .. } => Some(format!("its budget of `{}` is used up", wall.word())),
+        Fact::AgentRunStarted { attempt: 1, agent, .. } => Some(format!("agent {agent} runs")),
+        Fact::AgentRunStarted { attempt, agent, wake, .. } => {
+            Some(format!("agent {agent} runs, attempt {attempt} ({})", wake.word()))
+        }
+        Fact::AgentRunCompleted { attempt, outcome, .. } => match outcome {
+            RunOutcome::Delivered => None,
+            RunOutcome::NoDeliverable { missing } => Some(format!("attempt {attempt} owes: {}", clean(missing))),
+            RunOutcome::Blocked { why } => Some(format!("attempt {attempt} is blocked: {}", clean(why))),
+            RunOutcome::Failed(failure) => Some(format!("attempt {attempt} failed: {}", clean(&failure.to_string()))),
+            RunOutcome::Cancelled { .. } => Some(format!("attempt {attempt} was ended")),
+        },
+        Fact::MessageReceived { from, text, .. } => Some(format!("{from}: {}", clean(text))),
         Fact::StepExpanded { total, .. } => Some(format!("{total} elements")),
         Fact::CommandRunStarted { attempt: 1, .. } => Some("runs".to_owned()),
         Fact::CommandRunStarted { attempt, .. } => Some(format!("runs, attempt {attempt}")),
@@ -54,6 +86,15 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
                 other => format!("{}{took}", outcome_words(other)),
             })
         }
+    }
+}
+
+fn held(reason: HoldReason, note: &str, by: &Principal) -> String {
+    let note = if note.is_empty() { String::new() } else { format!(": {}", clean(note)) };
+    match reason {
+        HoldReason::Paused => format!("paused by {by}{note}"),
+        HoldReason::ParentHeld => "held with the flow that it is a child of".to_owned(),
+        HoldReason::Wall(wall) => format!("held: its budget of `{}` is used up", wall.word()),
     }
 }
 

@@ -49,9 +49,19 @@ pub(crate) struct StepProgress {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shown {
     Waiting,
-    Running { since: Timestamp },
-    Retrying { not_before: Timestamp },
-    Stopping { reason: StopReason },
+    /// For people, a time, an event, a child flow, its round.
+    Waits {
+        on: String,
+    },
+    Running {
+        since: Timestamp,
+    },
+    Retrying {
+        not_before: Timestamp,
+    },
+    Stopping {
+        reason: StopReason,
+    },
     Finished(StepOutcome),
 }
 
@@ -76,21 +86,47 @@ impl Progress {
         match &event.body.fact {
             Fact::FlowStarted { .. } => self.began_at = Some(at),
             Fact::FlowCancelRequested { force } => self.cancel = Some((event.body.actor.to_string(), *force)),
-            Fact::FlowFinished { outcome } => self.ended = Some((at, *outcome)),
+            Fact::FlowFinished { outcome, .. } => self.ended = Some((at, *outcome)),
             Fact::StepExpanded { path, total } => {
                 let step = self.step(path);
                 step.elements = Some(*total);
                 step.began_at.get_or_insert(at);
             }
-            Fact::CommandRunStarted { path, run, attempt } => {
+            Fact::CommandRunStarted { path, run, attempt } | Fact::AgentRunStarted { path, run, attempt, .. } => {
                 let step = self.step(path);
                 (step.state, step.attempt, step.run) = (Shown::Running { since: at }, *attempt, Some(*run));
                 step.began_at.get_or_insert(at);
             }
-            Fact::CommandRunCompleted { path, run, attempt, .. } => {
+            Fact::CommandRunCompleted { path, run, attempt, .. }
+            | Fact::AgentRunCompleted { path, run, attempt, .. } => {
                 let step = self.step(path);
                 (step.attempt, step.run) = (*attempt, Some(*run));
             }
+            Fact::RoundStarted { path, number } => {
+                let step = self.step(path);
+                step.state = Shown::Waits { on: format!("round {number}") };
+                step.attempt = 1;
+                step.began_at.get_or_insert(at);
+            }
+            Fact::StepWaiting { path, on, what } => {
+                let step = self.step(path);
+                step.state = Shown::Waits { on: format!("{on} {what}") };
+                step.began_at.get_or_insert(at);
+            }
+            Fact::RequestOpened { path: Some(path), request, by, .. } => {
+                let who = if by.is_empty() { "an admin".to_owned() } else { by.join(", ") };
+                let step = self.step(path);
+                step.state = Shown::Waits { on: format!("{who} to answer {request}") };
+                step.began_at.get_or_insert(at);
+            }
+            Fact::FlowQueued { .. }
+            | Fact::HoldPlaced { .. }
+            | Fact::HoldLifted { .. }
+            | Fact::RequestOpened { path: None, .. }
+            | Fact::RequestReminded { .. }
+            | Fact::RequestResolved { .. }
+            | Fact::WallReached { .. }
+            | Fact::MessageReceived { .. } => {}
             Fact::RetryPlanned { path, not_before, .. } => {
                 self.step(path).state = Shown::Retrying { not_before: *not_before };
             }
@@ -113,22 +149,26 @@ impl Progress {
         (self.steps.iter().filter(running).count(), self.steps.iter().filter(finished).count(), all)
     }
 
-    /// Steps as they are shown: each one followed by its elements.
+    /// Steps as they are shown: each one followed by what it made.
     pub(crate) fn ordered<'a>(&'a self) -> Vec<&'a StepProgress> {
-        let mut elements: BTreeMap<&str, Vec<&StepProgress>> = BTreeMap::new();
+        let mut below: BTreeMap<Option<StepPath>, Vec<&'a StepProgress>> = BTreeMap::new();
         for step in &self.steps {
-            if let Some((group, _)) = step.path.as_str().split_once('[') {
-                elements.entry(group).or_default().push(step);
+            below.entry(step.path.above()).or_default().push(step);
+        }
+        for (above, own) in &mut below {
+            if above.is_some() {
+                // By index: of the same name, the longer path has the greater one. Rounds and their steps stay in order.
+                own.sort_by_key(|step| if step.path.as_str().ends_with(']') { step.path.as_str().len() } else { 0 });
             }
         }
-        let roots = self.steps.iter().filter(|step| !step.is_element());
-        let with_elements = |step: &'a StepProgress| {
-            let mut own = elements.remove(step.path.as_str()).unwrap_or_default();
-            // By index: of the same name, the longer path has the greater one.
-            own.sort_by_key(|step| (step.path.as_str().len(), step.path.as_str()));
-            std::iter::once(step).chain(own)
-        };
-        roots.flat_map(with_elements).collect()
+        let mut open: Vec<&StepProgress> = below.remove(&None).unwrap_or_default();
+        open.reverse();
+        let mut ordered = Vec::with_capacity(self.steps.len());
+        while let Some(step) = open.pop() {
+            ordered.push(step);
+            open.extend(below.remove(&Some(step.path.clone())).unwrap_or_default().into_iter().rev());
+        }
+        ordered
     }
 
     /// Columns of the names, so that what follows them stands below each other.
@@ -155,9 +195,14 @@ impl Progress {
 }
 
 impl StepProgress {
+    /// How many steps it is below.
+    pub(crate) fn depth(&self) -> usize {
+        std::iter::successors(self.path.above(), StepPath::above).count()
+    }
+
     /// Whether it is an element of a fan-out.
-    pub(crate) fn is_element(&self) -> bool {
-        self.path.as_str().ends_with(']')
+    fn is_element(&self) -> bool {
+        self.path.as_str().ends_with([']', '}'])
     }
 
     /// How long it took, or has taken so far. Not known of one whose start and end were told at once.
@@ -171,6 +216,7 @@ impl StepProgress {
         let words = match (&self.state, self.elements) {
             (Shown::Waiting, Some(total)) => format!("waits for its {total} elements"),
             (Shown::Waiting, None) => "waits".to_owned(),
+            (Shown::Waits { on }, _) => format!("waits for {on}"),
             (Shown::Running { .. }, _) => "runs".to_owned(),
             (Shown::Retrying { not_before }, _) if *not_before <= now => "waits for its next attempt".to_owned(),
             (Shown::Retrying { not_before }, _) => format!("tries again in {}", not_before.since(now)),
@@ -183,12 +229,12 @@ impl StepProgress {
 
     /// Columns that its name takes, with what an element is indented by.
     fn name_width(&self) -> usize {
-        self.path.as_str().chars().count() + if self.is_element() { ELEMENT_INDENT } else { 0 }
+        self.path.as_str().chars().count() + ELEMENT_INDENT * self.depth()
     }
 
     /// A line about it: `mark`, name, how long it took, the state in words.
     pub(crate) fn line(&self, mark: &str, width: usize, now: Timestamp) -> String {
-        let indent = if self.is_element() { ELEMENT_INDENT } else { 0 };
+        let indent = ELEMENT_INDENT * self.depth();
         let (name, width) = (self.path.as_str(), width.saturating_sub(indent));
         let took = self.took(now).map_or_else(String::new, |took| took.to_string());
         format!("  {:indent$}{mark} {name:width$}  {took:>7}  {}", "", self.words(now))
@@ -214,6 +260,9 @@ pub(crate) fn stop_words(reason: StopReason) -> &'static str {
         StopReason::Timeout => "its timeout is over",
         StopReason::FinallyDeadline => "the time of `finally` is over",
         StopReason::StartDeadline => "its start was not confirmed",
+        StopReason::Silence => "it said nothing for too long",
+        StopReason::Looping => "it did the same again and again",
+        StopReason::Wall(_) => "its budget is used up",
     }
 }
 

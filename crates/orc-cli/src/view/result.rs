@@ -1,6 +1,8 @@
 //! The result of a flow, on standard output when it is over.
 
-use orc_domain::flow::{Flow, FlowOutcome, FlowState, StepOutcome, StepState};
+use std::collections::BTreeMap;
+
+use orc_domain::flow::{Flow, FlowOutcome, FlowState, Step, StepOutcome, StepState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::time::Timestamp;
@@ -22,14 +24,25 @@ pub(crate) fn document(flow: &Flow) -> Value {
         "requested_by": flow.spec.requested_by.to_string(),
         "created_at": flow.spec.created_at.to_string(),
         "retry_of": flow.spec.retry_of,
+        "parent": flow.spec.parent.as_ref().map(|parent| json!({ "flow": parent.flow, "step": parent.path })),
+        "inputs": map_document(&flow.spec.inputs),
+        "usage": flow.head.usage,
         "state": state_word(&flow.head.state),
         "steps": steps,
     });
     if let FlowState::Finished { at, outcome } = &flow.head.state {
         document["finished_at"] = json!(at.to_string());
         document["outcome"] = json!(outcome.word());
+        document["output"] = flow.head.output.as_ref().map_or(Value::Null, orc_domain::value::Value::to_json);
+    }
+    if !flow.head.detail.is_empty() {
+        document["detail"] = json!(flow.head.detail);
     }
     document
+}
+
+fn map_document(values: &BTreeMap<String, orc_domain::value::Value>) -> Value {
+    Value::Object(values.iter().map(|(name, value)| (name.clone(), value.to_json())).collect())
 }
 
 fn step_document(step: &orc_domain::flow::Step) -> Value {
@@ -57,12 +70,16 @@ fn step_document(step: &orc_domain::flow::Step) -> Value {
     if let Some(output) = &step.output {
         document["output"] = output.to_json();
     }
+    if !step.artifacts.is_empty() {
+        document["artifacts"] = json!(step.artifacts);
+    }
     document
 }
 
-/// `live` or `finished`.
+/// `queued`, `live` or `finished`.
 pub(crate) const fn state_word(state: &FlowState) -> &'static str {
     match state {
+        FlowState::Queued { .. } => "queued",
         FlowState::Live { .. } => "live",
         FlowState::Finished { .. } => "finished",
     }
@@ -85,14 +102,14 @@ pub(crate) fn text(id: FlowId, progress: &Progress, flow: Option<&Flow>, pipelin
     let took = progress.began_at.map_or_else(String::new, |began| format!(" in {}", at.since(began)));
     let name = flow.map_or("", |flow| flow.spec.name.as_str());
     let mut text = format!("{name} {}{took}  ({id})\n", outcome.word());
+    if let Some(detail) = flow.map(|flow| &flow.head.detail).filter(|detail| !detail.is_empty()) {
+        text.push_str(&format!("  {}\n", clean_line(detail, 200)));
+    }
     let width = progress.name_width();
     for step in progress.ordered() {
         text.push_str(&step_line(step, width, at));
-        let outputs = flow.and_then(|flow| flow.step_at(&step.path)).and_then(|step| step.output.as_ref());
-        if let Some(orc_domain::value::Value::Map(outputs)) = outputs {
-            for (key, value) in outputs {
-                text.push_str(&format!("      {key} = {}\n", clean_line(&value.to_text().text, 100)));
-            }
+        if let Some(known) = flow.and_then(|flow| flow.step_at(&step.path)) {
+            left_of(known, step.depth(), &mut text);
         }
     }
     text.push('\n');
@@ -105,6 +122,19 @@ pub(crate) fn text(id: FlowId, progress: &Progress, flow: Option<&Flow>, pipelin
     }
     text.push_str(&format!("to run what did not succeed again: orchestrator retry {id}\n"));
     text
+}
+
+/// What a step put out and which files were kept of it.
+fn left_of(step: &Step, depth: usize, text: &mut String) {
+    let indent = "  ".repeat(depth);
+    if let Some(orc_domain::value::Value::Map(outputs)) = &step.output {
+        for (key, value) in outputs {
+            text.push_str(&format!("      {indent}{key} = {}\n", clean_line(&value.to_text().text, 100)));
+        }
+    }
+    for artifact in step.artifacts.values() {
+        text.push_str(&format!("      {indent}kept {} ({} bytes)\n", artifact.file, artifact.bytes));
+    }
 }
 
 /// The first step with a run that failed and was not allowed to.

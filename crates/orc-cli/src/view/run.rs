@@ -39,7 +39,7 @@ const fn outcome_word(outcome: &RunOutcome) -> &'static str {
 fn why(outcome: &RunOutcome) -> Option<String> {
     match outcome {
         RunOutcome::Delivered => None,
-        RunOutcome::NoDeliverable { missing } => Some(format!("{missing} is missing")),
+        RunOutcome::NoDeliverable { missing } => Some(missing.clone()),
         RunOutcome::Blocked { why } => Some(why.clone()),
         RunOutcome::Failed(failure) => Some(failure.to_string()),
         RunOutcome::Cancelled { reason } => Some(stop_words(*reason).to_owned()),
@@ -68,10 +68,10 @@ fn previous(record: &RunRecord) -> Option<RunId> {
     let run = &record.run;
     match &run.wake {
         WakeReason::Recovery { lost } => Some(*lost),
-        WakeReason::PipelineStep if run.attempt > 1 => {
+        WakeReason::PipelineStep | WakeReason::UserMessage { .. } if run.attempt > 1 => {
             Some(RunId::derived(run.flow.uuid(), &format!("{}#{}", run.path, run.attempt - 1)))
         }
-        WakeReason::PipelineStep => None,
+        WakeReason::PipelineStep | WakeReason::UserMessage { .. } => None,
     }
 }
 

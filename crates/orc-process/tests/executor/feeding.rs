@@ -1,16 +1,19 @@
 //! What a process reads, and who hears what it prints.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use orc_domain::time::Millis;
 use orc_ports::executor::{Executor, Exit, Launch, Stream, Tap};
 use orc_ports::log::LogKind;
 
-use crate::fixture::{Fixture, lives, log_of, texts};
+use crate::fixture::{Fixture, lives, log_of, texts, within};
 
 /// Everything that a tap heard.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<(Stream, Vec<u8>)>>>);
+struct Heard(Arc<Mutex<Pieces>>);
+
+type Pieces = Vec<(Stream, Vec<u8>)>;
 
 impl Heard {
     fn tap(&self) -> Tap {
@@ -25,6 +28,16 @@ impl Heard {
         let heard = self.0.lock().unwrap();
         heard.iter().filter(|(from, _)| *from == stream).flat_map(|(_, bytes)| bytes.clone()).collect()
     }
+}
+
+type Counted = Arc<Mutex<(u64, Vec<u8>)>>;
+
+/// A named pipe by which a script waits for somebody: `$GATE`.
+fn gate(fixture: &Fixture, launch: &mut Launch) -> PathBuf {
+    let gate = fixture.path("gate");
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    launch.env.insert("GATE".to_owned(), gate.display().to_string());
+    gate
 }
 
 /// Ten million bytes in which no two parts are alike.
@@ -98,9 +111,7 @@ async fn nobody_else_holds_the_other_end_of_an_input() {
     let mut sign = fixture.sign();
     let first = "echo ready > $SIGN; read -r line < $GATE; cat | wc -c";
     let (mut reader, heard) = fed(&fixture, first, large());
-    let gate = fixture.path("gate");
-    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    reader.env.insert("GATE".to_owned(), gate.display().to_string());
+    let gate = gate(&fixture, &mut reader);
     fixture.start(&reader).await;
     assert_eq!(sign.line().await, "ready");
     // Started while the input of the first is open.
@@ -119,7 +130,7 @@ async fn nobody_else_holds_the_other_end_of_an_input() {
 #[tokio::test]
 async fn a_flood_is_heard_to_its_end() {
     let mut fixture = Fixture::new();
-    let counted = Arc::new(Mutex::new((0_u64, Vec::new())));
+    let counted = Counted::default();
     let tap = {
         let counted = Arc::clone(&counted);
         Tap::new(move |_, bytes, _| {
@@ -137,12 +148,39 @@ async fn a_flood_is_heard_to_its_end() {
     assert!(std::fs::metadata(&launch.log).unwrap().len() < launch.limits.log_bytes + 3 * 1024 * 1024);
 }
 
+/// Bytes come faster than they are heard, so that there is always more; the stop must be heard all the same, and another
+/// run must get its turn.
+#[tokio::test]
+async fn a_flood_that_never_ends_can_be_stopped() {
+    let mut fixture = Fixture::new();
+    let (first, begun) = tokio::sync::oneshot::channel();
+    let first = Mutex::new(Some(first));
+    let tap = Tap::new(move |_, bytes, _| {
+        for _ in 0..20 {
+            std::hint::black_box(bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+        }
+        if let Some(first) = first.lock().unwrap().take() {
+            first.send(()).unwrap();
+        }
+    });
+    let flood = Launch { tap: Some(tap), ..fixture.launch("yes") };
+    fixture.start(&flood).await;
+    within(begun).await.unwrap();
+    let (other, _) = fed(&fixture, "cat", b"hello".to_vec());
+    assert_eq!(fixture.finish(&other).await.exit, Exit::Code(0));
+    fixture.executor.stop(flood.run, Millis::ZERO);
+    let report = fixture.report().await;
+    assert_eq!((report.run, report.exit), (flood.run, Exit::Signal(9)));
+}
+
 #[tokio::test]
 async fn who_holds_the_pipes_after_the_end_holds_up_nothing() {
     let mut fixture = Fixture::new();
     let mut sign = fixture.sign();
-    let script = "setsid sh -c 'echo $$ > $SIGN; exec sleep 1000' & read -r line; echo \"$line\"";
-    let (launch, heard) = fed(&fixture, script, [b"first\n".as_slice(), &large()].concat());
+    let daemon = "setsid sh -c 'echo $$ > $SIGN; echo > $GATE; exec sleep 1000' &";
+    let script = format!("{daemon} read -r line; echo \"$line\"; read -r line < $GATE");
+    let (mut launch, heard) = fed(&fixture, &script, [b"first\n".as_slice(), &large()].concat());
+    gate(&fixture, &mut launch);
     fixture.start(&launch).await;
     let daemon = sign.pid().await;
     let report = fixture.report().await;

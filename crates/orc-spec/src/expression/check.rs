@@ -3,7 +3,7 @@
 //! It accepts what can work: a value whose type is not known before the flow runs fits everywhere and is checked when it
 //! is used. Each problem is told at its own place; what was reported counts as `Any` afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orc_domain::expr::{BinaryOp, Expr, Function, Root, Segment, UnaryOp};
 use orc_domain::suggest::closest;
@@ -100,6 +100,8 @@ pub(crate) struct StepFacts {
     pub(crate) fans_out: bool,
     /// It has `rounds`.
     pub(crate) repeats: bool,
+    /// Names of the files that are kept of it.
+    pub(crate) artifacts: Option<BTreeSet<String>>,
     /// What `output` is; of a fan-out, that of an element.
     pub(crate) output: Type,
     pub(crate) never_runs: bool,

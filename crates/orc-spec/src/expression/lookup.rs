@@ -193,6 +193,7 @@ impl Checker<'_> {
         let fields: &[&str] = match facts {
             StepFacts { fans_out: true, .. } => &["outcome", "results", "error"],
             StepFacts { repeats: true, .. } => &["outcome", "output", "rounds", "error"],
+            StepFacts { artifacts: Some(_), .. } => &["outcome", "output", "artifacts", "error"],
             _ => &["outcome", "output", "error"],
         };
         let (word, span) = match field {
@@ -211,6 +212,7 @@ impl Checker<'_> {
                 "results" => {
                     Some(format!("only a step with `foreach:` or `matrix:` has results; read `{owner}.output`"))
                 }
+                "artifacts" => Some("only a step with `artifacts:` that does not fan out keeps files".to_owned()),
                 "rounds" => Some("only a step with `repeat:` has rounds".to_owned()),
                 "result" | "conclusion" | "status" => Some("did you mean `outcome`?".to_owned()),
                 other => suggestion(other, fields),
@@ -223,6 +225,10 @@ impl Checker<'_> {
             "outcome" => Type::Word(STEP_OUTCOMES),
             "output" => facts.output.clone(),
             "rounds" => Type::Number,
+            "artifacts" => {
+                let names = facts.artifacts.iter().flatten().map(|name| (name.clone(), Type::Text));
+                Type::Object { fields: names.collect(), open: false }
+            }
             "results" => Type::List(Box::new(element_result(&facts.output))),
             // Text when it failed, null otherwise.
             _ => Type::Any,

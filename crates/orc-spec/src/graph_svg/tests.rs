@@ -2,10 +2,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::graph_text::Tone;
-use crate::{SourceFile, compile};
+use crate::{Library, SourceFile, compile};
 
 fn pipeline(text: &str) -> Pipeline {
-    let compiled = compile(&SourceFile::new("p.yaml", text));
+    let compiled = compile(&SourceFile::new("p.yaml", text), &Library::empty());
     compiled.pipeline.unwrap_or_else(|| panic!("{:?}\n{text}", compiled.diagnostics))
 }
 
@@ -50,6 +50,18 @@ fn a_flow_is_drawn_with_words_for_its_states() {
     assert!(svg.contains("prefers-color-scheme:dark"));
     // One arrow that was asked for, one to `finally`.
     assert_eq!(svg.matches("marker-end").count(), 2);
+}
+
+#[test]
+fn bodies_are_reached_by_dotted_arrows() {
+    let drawn = pipeline(
+        "worktree: in_place\nsteps:\n  a: { repeat: { max: 2, steps: { b: { run: x }, c: { run: x, needs: b } } } }\n  d: { wait: 1s, needs: a }\n",
+    );
+    let svg = to_svg(&drawn, &[], "p");
+    assert!(is_well_formed(&svg), "{svg}");
+    assert_eq!((svg.matches("\"arrow after\"").count(), svg.matches("\"arrow\"").count()), (1, 2), "{svg}");
+    assert!(svg.contains("a; d after a; b (each round of a); c (each round of a) after b"), "{svg}");
+    assert!(svg.contains(">2 rounds</text>") && svg.contains(">wait 1s</text>"), "{svg}");
 }
 
 #[test]

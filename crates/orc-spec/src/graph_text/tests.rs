@@ -67,3 +67,48 @@ flowchart TD
     let dot = to_dot(&drawn, &marks);
     assert!(dot.contains("s1 [label=\"b\\nfailed: \\\"3\\\"\", color=\"#cf222e\"];"), "{dot}");
 }
+
+#[test]
+fn every_kind_says_what_it_is_and_bodies_are_clusters() {
+    let text = "worktree: in_place\nsteps:\n  ask: { approval: [alice, bob] }\n  admin: { approval: {} }\n  \
+                rest: { wait: 10m }\n  till: { wait: { until: \"2026-12-24T18:00:00Z\" } }\n  \
+                other: { wait: { event: FlowFinished, pipeline: ship } }\n  cells: { run: x, matrix: { os: [a, b] } }\n  \
+                fix:\n    needs: ask\n    repeat:\n      max: 3\n      until: steps.deep.outcome == 'succeeded'\n      \
+                steps: { test: { run: x }, deep: { needs: test, repeat: { max: 2, steps: { inner: { run: x } } } } }\n";
+    let drawn = pipeline(text);
+    let mermaid = "\
+flowchart TD
+  s0[\"ask<br>approval by alice, bob\"]
+  s1[\"admin<br>approval\"]
+  s2[\"rest<br>wait 10m\"]
+  s3[\"till<br>wait until 2026-12-24T18#58;00#58;00Z\"]
+  s4[\"other<br>wait for FlowFinished of ship\"]
+  s5[\"cells<br>matrix of 2\"]
+  s6[\"fix<br>at most 3 rounds, until steps.deep.outcome == 'succeeded'\"]
+  subgraph b6[\"each round of fix\"]
+    s7[\"test\"]
+    s8[\"deep<br>2 rounds\"]
+    subgraph b8[\"each round of deep\"]
+      s9[\"inner\"]
+    end
+  end
+  s0 --> s6
+  s7 --> s8
+  s6 -.-> s7
+  s8 -.-> s9
+";
+    assert_eq!(to_mermaid(&drawn, &[]), mermaid);
+    let dot = to_dot(&drawn, &[]);
+    let clusters = "
+  subgraph cluster_6 {
+    label=\"each round of fix\";
+    s7 [label=\"test\"];
+    s8 [label=\"deep\\n2 rounds\"];
+    subgraph cluster_8 {
+      label=\"each round of deep\";
+      s9 [label=\"inner\"];
+    }
+  }
+";
+    assert!(dot.contains(clusters) && dot.contains("s6 -> s7 [style=dotted];"), "{dot}");
+}

@@ -1,7 +1,8 @@
 //! The keys of the settings file.
 
 use super::Shape::{
-    Argv, Count, CountOrZero, Duration, EnvNames, Later, ListOf, NameLists, Named, Size, Tally, Text, WordList, Words,
+    Argv, Count, CountOrZero, Duration, EnvNames, Later, ListOf, NameLists, Named, Size, Table as Sub, Tally, Text,
+    WordList, Words,
 };
 use super::{MAX_SLOTS, Table, key};
 
@@ -26,7 +27,7 @@ pub static SETTINGS: Table = Table {
         key("groups", NameLists, "Groups of people, by name."),
         key("database", Later, "Where the state is kept."),
         key("budgets", Later, "What may be spent."),
-        key("retention", Later, "How long things are kept."),
+        key("retention", Sub(&RETENTION), "How long what is over is kept; without it for ever."),
         key("secrets", Later, "References to secrets."),
         key("permissions", Later, "Rules for all agents."),
         key("github", Later, "The connection to GitHub."),
@@ -77,4 +78,16 @@ pub static NOTIFICATION: Table = Table {
         ("events", "write `on:`"),
         ("slack", "write `webhook:` with the address that Slack gave"),
     ],
+};
+
+/// `retention:`.
+pub static RETENTION: Table = Table {
+    name: "`retention`",
+    keys: &[
+        key("runs", Duration, "How long a flow that is over is kept, with its steps, runs and logs."),
+        key("logs", Duration, "How long the logs of a flow that is over are kept."),
+        key("events", Duration, "How long events of flows that are over are kept."),
+    ],
+    required: &[],
+    foreign: &[("flows", "write `runs:`, which keeps or removes flows with their runs")],
 };

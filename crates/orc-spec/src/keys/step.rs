@@ -95,7 +95,7 @@ pub static STEP: Table = Table {
         key("with", Templates, "Inputs of the other pipeline."),
         key("repeat", Sub(&REPEAT), "Runs steps in rounds."),
         key("approval", Either(&[NameOrNames, Sub(&APPROVAL)]), "Asks people: those who may answer, or a map."),
-        key("wait", Either(&[Duration, Sub(&WAIT)]), "Waits for a while, until a time, or for an event."),
+        key("wait", Either(&[Template, Sub(&WAIT)]), "Waits for a while (`10m`), or until a time or an event."),
         key("ticket", Later, "Creates or changes a ticket."),
         key("comment", Later, "Writes a comment."),
         key("publish", Later, "Publishes the result."),

@@ -6,6 +6,7 @@ use orc_domain::action::{Action, AgentAction, RepeatAction, RunAction};
 use orc_domain::profile::{Mode, Profile};
 use orc_domain::suggest::closest;
 
+use super::child::Library;
 use super::step::{Ahead, Draft, index};
 use super::view::{Stand, View};
 use crate::diagnostic::{Code, Report};
@@ -13,6 +14,7 @@ use crate::expression::{Reader, Taint, Type};
 use crate::profile::{Texts, output_schema};
 use crate::read;
 use crate::shell::{self, Shell};
+use crate::yaml::{Kind, Node};
 
 impl Draft<'_> {
     /// What it does; `env` are the variables that it can read. `None` when that is missing or wrong, which was reported.
@@ -61,9 +63,9 @@ impl Draft<'_> {
     }
 
     /// The profile that it names, if there is such a one.
-    pub(super) fn profile<'p>(&self, agents: &'p BTreeMap<String, Profile>) -> Option<&'p Profile> {
+    pub(super) fn profile<'p>(&self, agents: &'p BTreeMap<String, Profile>) -> Option<(&'p String, &'p Profile)> {
         match &self.field("agent")?.kind {
-            crate::yaml::Kind::Scalar(scalar) => agents.get(&scalar.text),
+            Kind::Scalar(scalar) => agents.get_key_value(&scalar.text),
             _ => None,
         }
     }
@@ -80,27 +82,13 @@ impl Draft<'_> {
         }
         let schema = match self.field("output") {
             Some(node) => output_schema(node, texts, report),
-            None => self.profile(agents).and_then(|profile| profile.output.clone()),
+            None => self.profile(agents).and_then(|(_, profile)| profile.output.clone()),
         };
         schema.map_or(Ahead::Nothing, Ahead::Schema)
     }
 
     fn agent(&self, view: &View<'_>, reader: &Reader<'_>, report: &mut Report) -> Option<AgentAction> {
-        let name = self.field("agent").and_then(|node| {
-            let name = read::text(node, "`agent`", report)?;
-            if view.shared.agents.contains_key(&name) {
-                return Some(name);
-            }
-            let known = view.shared.agents.keys().map(String::as_str);
-            let message = format!("there is no agent `{}`", read::excerpt(&name));
-            let problem = report.error(Code::UnknownName, node.span, message);
-            match closest(&name, known.clone()) {
-                Some(close) => problem.help(format!("did you mean `{close}`?")),
-                None if view.shared.agents.is_empty() => problem.help("write its profile: `agents/NAME.md`"),
-                None => problem.help(format!("the agents are {}", known.collect::<Vec<_>>().join(", "))),
-            };
-            None
-        });
+        let name = self.field("agent").and_then(|node| agent_name(node, view.shared.library, report));
         let Some(node) = self.field("prompt") else {
             if self.fields.as_ref().is_some_and(|fields| fields.lacks("prompt")) {
                 report
@@ -111,7 +99,7 @@ impl Draft<'_> {
         };
         read::scalar(node, "`prompt`", "text", report)?;
         let (prompt, tainted) = reader.template(node, "`prompt`", report)?;
-        let works = self.profile(view.shared.agents).is_some_and(|profile| profile.mode == Mode::Work);
+        let works = self.profile(view.shared.library.agents).is_some_and(|(_, profile)| profile.mode == Mode::Work);
         if tainted && works {
             report
                 .warning(Code::Tainted, node.span, "text from outside reaches an agent that does more than read")
@@ -166,6 +154,28 @@ impl Draft<'_> {
             (Ahead::Nothing, _) => Type::Any,
         }
     }
+}
+
+/// The name of an agent that there is.
+fn agent_name(node: &Node, library: &Library<'_>, report: &mut Report) -> Option<String> {
+    let name = read::text(node, "`agent`", report)?;
+    if library.agents.contains_key(&name) {
+        return Some(name);
+    }
+    if library.broken_agents.contains(&name) {
+        report
+            .error(Code::BadValue, node.span, format!("the profile of the agent `{name}` has mistakes"))
+            .help("what is wrong is said at its own place");
+        return None;
+    }
+    let known = library.agents.keys().chain(library.broken_agents).map(String::as_str);
+    let problem = report.error(Code::UnknownName, node.span, format!("there is no agent `{}`", read::excerpt(&name)));
+    match closest(&name, known.clone()) {
+        Some(close) => problem.help(format!("did you mean `{close}`?")),
+        None if known.clone().next().is_none() => problem.help("write its profile: `agents/NAME.md`"),
+        None => problem.help(format!("the agents are {}", known.collect::<Vec<_>>().join(", "))),
+    };
+    None
 }
 
 #[cfg(test)]

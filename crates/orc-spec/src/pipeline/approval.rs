@@ -135,7 +135,7 @@ fn people(node: &Node, what: &str, view: &View<'_>, report: &mut Report) -> Vec<
     }
     let mut names: Vec<String> = Vec::new();
     for Name { text, span } in read::names(node, what, report) {
-        if let Some(known) = view.shared.people
+        if let Some(known) = view.shared.library.people
             && !known.contains(&text)
         {
             let message = format!("the settings have no person and no group `{}`", read::excerpt(&text));

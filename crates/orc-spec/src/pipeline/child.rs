@@ -36,6 +36,8 @@ pub struct Library<'a> {
     pub schemas: Texts<'a>,
     /// Profiles by name.
     pub agents: &'a BTreeMap<String, Profile>,
+    /// Names of profiles that have mistakes, which are told elsewhere.
+    pub broken_agents: &'a BTreeSet<String>,
     /// Names of people and groups of the settings; `None` when the settings are not known.
     pub people: Option<&'a BTreeSet<String>>,
 }
@@ -45,8 +47,9 @@ impl Library<'static> {
     #[must_use]
     pub fn empty() -> Self {
         static NO_AGENTS: BTreeMap<String, Profile> = BTreeMap::new();
+        static NO_NAMES: BTreeSet<String> = BTreeSet::new();
         let nothing: Texts<'static> = &|_| Err("there are no other files".to_owned());
-        Self { pipelines: nothing, schemas: nothing, agents: &NO_AGENTS, people: None }
+        Self { pipelines: nothing, schemas: nothing, agents: &NO_AGENTS, broken_agents: &NO_NAMES, people: None }
     }
 }
 

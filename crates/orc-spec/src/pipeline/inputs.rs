@@ -72,7 +72,7 @@ pub fn check_inputs(
         };
         let (read, found) = match raw {
             RawInput::Text(text) => (from_text(spec.kind, &text), format!("`{}`", read::excerpt(&text))),
-            RawInput::Value(value) => (fits(spec.kind, &value).then(|| value.clone()), value.type_name().to_owned()),
+            RawInput::Value(value) => (spec.kind.takes(&value).then(|| value.clone()), value.type_name().to_owned()),
         };
         match read {
             Some(value) => {
@@ -111,16 +111,6 @@ fn unknown(pipeline: &Pipeline, name: String) -> InputError {
     InputError::Unknown { pipeline: pipeline.name.clone(), name, hint }
 }
 
-fn fits(kind: InputKind, value: &Value) -> bool {
-    match kind {
-        InputKind::String => matches!(value, Value::Text(_)),
-        InputKind::Number => matches!(value, Value::Int(_) | Value::Float(_)),
-        InputKind::Boolean => matches!(value, Value::Bool(_)),
-        InputKind::List => matches!(value, Value::List(_)),
-        InputKind::Map => matches!(value, Value::Map(_)),
-    }
-}
-
 pub(super) const fn wanted(kind: InputKind) -> &'static str {
     match kind {
         InputKind::String => "text",
@@ -140,7 +130,7 @@ fn from_text(kind: InputKind, text: &str) -> Option<Value> {
             "false" => Some(Value::Bool(false)),
             _ => None,
         },
-        InputKind::List | InputKind::Map => Value::parse_json(text).filter(|value| fits(kind, value)),
+        InputKind::List | InputKind::Map => Value::parse_json(text).filter(|value| kind.takes(value)),
     }
 }
 

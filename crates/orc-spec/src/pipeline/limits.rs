@@ -1,6 +1,6 @@
 //! What bounds a flow or a step, and what is kept of it: `concurrency:`, `budget:`, `artifacts:`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orc_domain::budget::{Budget, OnExhausted};
 use orc_domain::expr::{Template, TemplatePart};
@@ -53,6 +53,20 @@ impl Draft<'_> {
             refuse_above(&fields, &budget, above, report);
         }
         Some(budget)
+    }
+
+    /// Names of the files that are kept, as far as they are written well.
+    pub(super) fn artifact_names(&self) -> Option<BTreeSet<String>> {
+        let last = |node: &Node| match &node.kind {
+            Kind::Scalar(scalar) => scalar.text.rsplit('/').next().map(str::to_owned),
+            Kind::Map(_) | Kind::List(_) | Kind::Broken => None,
+        };
+        let node = self.field("artifacts")?;
+        Some(match &node.kind {
+            Kind::Map(entries) => entries.iter().map(|entry| entry.key.text.clone()).collect(),
+            Kind::List(items) => items.iter().filter_map(last).collect(),
+            Kind::Scalar(_) | Kind::Broken => last(node).into_iter().collect(),
+        })
     }
 
     pub(super) fn artifacts(&self, view: &View<'_>, report: &mut Report) -> BTreeMap<String, Template> {

@@ -1,5 +1,12 @@
+mod kinds;
+mod limits;
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use orc_domain::expr::{Expr, Root, Segment};
-use orc_domain::graph::{Action, Elements, InputKind, RunAction, SpecIndex, StepSpec};
+use orc_domain::graph::{Action, Elements, Fan, InputKind, PhaseKind, RunAction, SpecIndex, StepSpec};
+use orc_domain::json_schema::JsonSchema;
 use orc_domain::profile::Profile;
 use orc_domain::value::{Finite, Value};
 
@@ -31,7 +38,16 @@ fn pipeline(text: &str) -> Pipeline {
     let file = SourceFile::new("pipelines/ship.yaml", text);
     let compiled = compile(&file, &Library::empty());
     let told: Vec<String> = compiled.diagnostics.iter().map(|problem| problem.render(&file, false)).collect();
-    compiled.pipeline.unwrap_or_else(|| panic!("{}", told.join("\n")))
+    let pipeline = compiled.pipeline.unwrap_or_else(|| panic!("{}", told.join("\n")));
+    assert_eq!(schema_problems(text), [""; 0], "what compiles fits the schema for editors: {text}");
+    pipeline
+}
+
+fn schema_problems(text: &str) -> Vec<String> {
+    static SCHEMA: LazyLock<JsonSchema> =
+        LazyLock::new(|| JsonSchema::compile(&crate::schema::pipeline_schema()).unwrap());
+    let root = yaml::parse(text, &mut Report::new("")).unwrap();
+    SCHEMA.problems(&read::value(&root).unwrap().to_json()).iter().map(ToString::to_string).collect()
 }
 
 fn steps(text: &str) -> String {

@@ -4,12 +4,12 @@
 //! the round, and of the levels around it what is finished before the `repeat` begins.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use orc_domain::graph::PhaseKind;
-use orc_domain::profile::Profile;
 use orc_domain::time::Millis;
 
+use super::child::Library;
 use super::fan::FanDraft;
 use super::order::Order;
 use super::step::{Draft, PartialRetry};
@@ -33,8 +33,7 @@ pub(super) struct Shared<'a> {
     pub(super) timeout: Option<Millis>,
     pub(super) retry: PartialRetry,
     pub(super) budget: Option<orc_domain::budget::Budget>,
-    pub(super) agents: &'a BTreeMap<String, Profile>,
-    pub(super) people: Option<&'a BTreeSet<String>>,
+    pub(super) library: &'a Library<'a>,
 }
 
 /// Where an expression stands.

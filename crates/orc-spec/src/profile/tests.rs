@@ -240,6 +240,13 @@ fn commands_that_name_no_program() {
 }
 
 #[test]
+fn what_the_system_would_not_start_is_too_long() {
+    let long = "x".repeat(crate::shell::MAX_SCRIPT_BYTES + 1);
+    assert_eq!(told(&format!("---\nadapter: command\ncommand: [a, {long}]\n---\nYou.\n")), ["3:10 limit"]);
+    assert_eq!(told(&with(&format!("env: {{ A: {long} }}"))), ["4:11 limit"]);
+}
+
+#[test]
 fn names_that_stand_twice_or_fit_no_file() {
     let text = with("");
     let files = [

@@ -28,7 +28,7 @@ pub enum Role {
     Read,
     /// Start, pause, cancel and retry.
     Operate,
-    /// Answer what is asked of nobody in particular, walls included.
+    /// Answer what is asked of them.
     Approve,
     /// Everything.
     Admin,

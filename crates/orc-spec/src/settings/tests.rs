@@ -36,10 +36,14 @@ fn the_highest_origin_wins_whatever_the_order_of_layers() {
         _ => Some("A,B C".to_owned()),
     });
     let mut layers = vec![
-        file(FileKind::Managed, "/etc/orchestrator/settings.yaml", "slots: 2"),
+        file(FileKind::Managed, "/etc/orchestrator/settings.yaml", "slots: 2\nretention: { runs: 30d }"),
         flags,
         variables.unwrap(),
-        file(FileKind::Workspace, "orchestrator.yaml", "slots: 9\ncancel_grace: 9s\nlog_limit: 9"),
+        file(
+            FileKind::Workspace,
+            "orchestrator.yaml",
+            "slots: 9\ncancel_grace: 9s\nlog_limit: 9\nretention: { runs: 1d, logs: 2h }",
+        ),
     ];
     for _ in 0..layers.len() {
         layers.rotate_left(1);
@@ -53,6 +57,9 @@ fn the_highest_origin_wins_whatever_the_order_of_layers() {
             "people  default",
             "groups  default",
             "notifications  default",
+            "retention.runs 30d /etc/orchestrator/settings.yaml:2",
+            "retention.logs 2h orchestrator.yaml:4",
+            "retention.events for ever default",
         ];
         assert_eq!(rows, wanted);
     }
@@ -94,6 +101,17 @@ fn keys_of_later_versions_are_refused() {
         assert_eq!(told, [format!("1:1 `{}` is not available yet; ", key.name)]);
         assert_eq!(settings, PartialSettings::default());
     }
+}
+
+#[test]
+fn ages_that_cannot_be_read_are_told_with_their_place() {
+    let (settings, told) = workspace("retention:\n  runs: 30\n  log: 3d\n  flows: 1d\n  events: 0s\n");
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told[0].starts_with("2:9 ") && told[1].contains("did you mean `logs`"), "{told:?}");
+    assert!(told[2].contains("write `runs:`") && told[3].starts_with("5:11 "), "{told:?}");
+    assert_eq!(settings.retention, PartialRetention::default());
+    let nothing = workspace("retention: {}\n");
+    assert_eq!(nothing.0, PartialSettings::default());
 }
 
 #[test]

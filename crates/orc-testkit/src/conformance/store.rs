@@ -3,6 +3,7 @@
 //! A property gets a [`Place`]: somewhere a store can be opened, closed and opened again. It never looks behind the port.
 
 mod differential;
+mod removal;
 pub mod scene;
 mod shapes;
 mod waiting;
@@ -25,6 +26,7 @@ use self::scene::{
 };
 
 pub use self::differential::agrees_with_the_model;
+pub use self::removal::{events_are_removed_from_the_oldest_on, only_what_is_over_is_removed};
 pub use self::waiting::{
     a_group_holds_as_many_as_its_limit, a_place_belongs_to_the_flow_that_decides, a_request_is_resolved_once,
     a_run_of_an_agent_is_claimed_once, due_flows_come_in_order_of_their_alarm, flows_that_wait_for_an_event_are_found,
@@ -65,6 +67,8 @@ macro_rules! store_conformance {
             due_flows_come_in_order_of_their_alarm
             flows_with_work_are_found_without_the_others
             flows_that_wait_for_an_event_are_found
+            only_what_is_over_is_removed
+            events_are_removed_from_the_oldest_on
             agrees_with_the_model
         }
     };

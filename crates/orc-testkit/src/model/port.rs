@@ -168,6 +168,17 @@ impl Store for ModelStore {
         self.call("consumer_advance", |model| Ok(model.consumer_advance(name, from, to)))
     }
 
+    fn flow_remove(&self, id: FlowId, finished_before: Timestamp) -> StoreResult<'_, bool> {
+        self.call("flow_remove", |model| Ok(model.flow_remove(id, finished_before)))
+    }
+
+    fn events_remove(&self, up_to: u64) -> StoreResult<'_, ()> {
+        self.call("events_remove", |model| {
+            model.events_remove(up_to);
+            Ok(())
+        })
+    }
+
     fn close(&self) -> StoreResult<'_, ()> {
         let answer = self.call("close", |_| Ok(()));
         self.lock().closed = true;

@@ -219,6 +219,7 @@ fn begun(step: &Step, attempt: u32, spoil: &Spoil<'_>) -> Run {
         attempt,
         wake: WakeReason::PipelineStep,
         created_at: now,
+        artifacts: std::collections::BTreeMap::new(),
         agent: None,
         state: RunState::Pending { since: now, deadline: now, stop: None },
     }

@@ -1,8 +1,11 @@
-//! Every pipeline that we show compiles: the files in `pipelines/`, those that `init` writes, and the blocks in documents
-//! that have `steps:`.
+//! Every pipeline that we show compiles, with the agents in `agents/`: the files in `pipelines/`, those that `init` writes,
+//! and the blocks in documents that have `steps:`.
 
-use orc_spec::diagnostic::Severity;
-use orc_spec::{SourceFile, compile};
+use std::collections::BTreeMap;
+
+use orc_domain::profile::Profile;
+use orc_spec::diagnostic::{Diagnostic, Severity};
+use orc_spec::{Library, SourceFile, compile, compile_profile};
 
 use super::{Violation, documents};
 use crate::tree::Tree;
@@ -11,13 +14,20 @@ const FOLDERS: [&str; 2] = ["pipelines/", "crates/orc-cli/src/commands/init/"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
+    let text_of = |path: &str| tree.text(path).map(str::to_owned).ok_or_else(|| "there is no such file".to_owned());
+    let agents = agents(tree, &mut violations);
+    let library = Library { pipelines: &text_of, schemas: &text_of, agents: &agents, ..Library::empty() };
+    let mut check_pipeline = |path: &str, above: usize, text: &str| {
+        let source = SourceFile::new(path, text);
+        tell((&source, above), &compile(&source, &library).diagnostics, &mut violations);
+    };
     for (path, text) in tree.files() {
         let shown = FOLDERS.iter().any(|folder| path.starts_with(folder)) && path.ends_with(".yaml");
         if shown && is_pipeline(text) {
-            check_pipeline(path, 0, text, &mut violations);
+            check_pipeline(path, 0, text);
         } else if documents::is_document(path) {
             for (above, block) in blocks(text).into_iter().filter(|(_, block)| is_pipeline(block)) {
-                check_pipeline(path, above, &block, &mut violations);
+                check_pipeline(path, above, &block);
             }
         }
     }
@@ -46,12 +56,25 @@ fn blocks(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
-fn check_pipeline(path: &str, above: usize, text: &str, violations: &mut Vec<Violation>) {
-    let source = SourceFile::new(path, text);
-    for found in compile(&source).diagnostics.iter().filter(|found| found.severity == Severity::Error) {
+/// The profiles in `agents/`, which compile like everything that we show.
+fn agents(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String, Profile> {
+    let schema = |path: &str| tree.text(path).map(str::to_owned).ok_or_else(|| "there is no such file".to_owned());
+    let mut agents = BTreeMap::new();
+    for (path, text) in tree.files().filter(|(path, _)| path.starts_with("agents/") && path.ends_with(".md")) {
+        let source = SourceFile::new(path, text);
+        let compiled = compile_profile(&source, &schema);
+        tell((&source, 0), &compiled.diagnostics, violations);
+        agents.extend(compiled.profile.map(|profile| (profile.name.clone(), profile)));
+    }
+    agents
+}
+
+/// The errors of a file that stands below so many lines.
+fn tell((source, above): (&SourceFile, usize), diagnostics: &[Diagnostic], violations: &mut Vec<Violation>) {
+    for found in diagnostics.iter().filter(|found| found.severity == Severity::Error) {
         let line = above + source.position(found.span.start).line;
         let hint = found.help.clone().unwrap_or_else(|| "what we show must work".to_owned());
-        violations.push(Violation::new(path, line, &found.message, hint));
+        violations.push(Violation::new(&source.name, line, &found.message, hint));
     }
 }
 
@@ -69,6 +92,17 @@ mod tests {
     fn a_pipeline_that_does_not_compile_is_reported_with_its_line() {
         assert_eq!(lines("pipelines/a.yaml", GOOD), [0; 0]);
         assert_eq!(lines("pipelines/a.yaml", &GOOD.replace("run", "rum")).first(), Some(&3));
+    }
+
+    #[test]
+    fn agents_and_other_pipelines_of_the_tree_are_known() {
+        let text = "worktree: in_place\nsteps:\n  a: { agent: coder, prompt: x }\n  b: { pipeline: b }\n";
+        let coder = ("agents/coder.md", "---\nadapter: command\ncommand: [x]\n---\nWork.\n");
+        let whole = [("pipelines/a.yaml", text), ("pipelines/b.yaml", GOOD), coder];
+        assert_eq!(check(&Tree::of(&whole)).len(), 0);
+        assert_eq!(lines("pipelines/a.yaml", text), [3, 4]);
+        assert_eq!(lines("agents/coder.md", coder.1), [0; 0]);
+        assert_eq!(lines("agents/coder.md", &coder.1.replace("adapter", "adaptor")).first(), Some(&2));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Violation;
 use crate::tree::Tree;
 
-const TOP: [&str; 18] = [
+const TOP: [&str; 19] = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "Cargo.lock",
@@ -20,6 +20,7 @@ const TOP: [&str; 18] = [
     "docs",
     "justfile",
     "migrations",
+    "orchestrator.yaml",
     "pipelines",
     "rust-toolchain.toml",
     "rustfmt.toml",

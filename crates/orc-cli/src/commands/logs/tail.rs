@@ -15,8 +15,8 @@ use orc_ports::log::LogLine;
 use crate::failure::{CommandResult, unavailable};
 use crate::output::say;
 
-/// Bytes that are read at once, more than the longest line of a log has.
-const CHUNK: usize = 512 * 1024;
+/// Bytes that are read at once, more than the longest line of a log has; a thousand logs may be read side by side.
+const CHUNK: usize = 128 * 1024;
 
 /// A place in a log.
 #[derive(Debug)]

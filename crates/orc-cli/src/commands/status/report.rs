@@ -1,7 +1,11 @@
 //! The answer of `status`, as text and as the document `orc/status/1`.
 
+use orc_domain::action::OnTimeout;
+use orc_domain::agent::Usage;
+use orc_domain::flow::{Flow, Step};
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::path::StepPath;
+use orc_domain::request::{Request, RequestState};
 use orc_domain::time::Timestamp;
 use orc_ports::reader::Totals;
 use serde::Serialize;
@@ -9,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::evidence::{Carrier, Says};
-use crate::explanation::as_text;
+use crate::explanation::{Explanation, answer, as_text, who_may};
+use crate::view::agent::{usage_document, usage_words};
 use crate::view::columns::{Columns, clean_line};
 use crate::view::flow::ago;
 
@@ -31,6 +36,10 @@ pub(crate) struct Report {
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) recent: Vec<Recent>,
     totals: Totals,
+    /// What the agents of the live flows that are shown have used.
+    live_usage: Value,
+    #[serde(skip)]
+    used: Usage,
     sandbox: &'static str,
     worktree: &'static str,
     flows_not_shown: u64,
@@ -40,20 +49,68 @@ pub(crate) struct Report {
 }
 
 /// Something that a person must look at.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Need {
+    /// `holder`, `left`, `request`, `incident`, `paused`, `behind_paused`, `undelivered`.
+    pub(crate) kind: &'static str,
     pub(crate) flow: Option<FlowId>,
     pub(crate) step: Option<StepPath>,
     #[serde(serialize_with = "as_optional_text")]
     pub(crate) since: Option<Timestamp>,
     pub(crate) what: String,
+    /// Who can do something about it, where that is not everybody.
+    pub(crate) who: Option<String>,
+    /// When it ends by itself, and how.
+    #[serde(serialize_with = "as_optional_text")]
+    pub(crate) deadline: Option<Timestamp>,
+    pub(crate) then: Option<&'static str>,
     pub(crate) command: Option<String>,
 }
 
 impl Need {
     /// About the process that carries flows on.
-    pub(crate) const fn holder(what: String) -> Self {
-        Self { flow: None, step: None, since: None, what, command: None }
+    pub(crate) fn holder(what: String) -> Self {
+        Self { kind: "holder", what, command: Some("orchestrator doctor".to_owned()), ..Self::default() }
+    }
+
+    /// What waits for people.
+    pub(crate) fn request(request: &Request) -> Self {
+        let (since, deadline) = match request.state {
+            RequestState::Open { since, deadline, .. } => (Some(since), Some(deadline)),
+            RequestState::Resolved { .. } => (None, None),
+        };
+        let then = match request.on_timeout {
+            OnTimeout::Deny => "denied",
+            OnTimeout::Approve => "approved",
+        };
+        Self {
+            kind: "request",
+            flow: Some(request.flow),
+            step: request.step.as_ref().map(|(_, path)| path.clone()),
+            since,
+            what: format!("{}: {}", request.kind.word(), clean_line(&request.message, REASON)),
+            who: Some(who_may(request)),
+            deadline,
+            then: Some(then),
+            command: answer(request).into_iter().next(),
+        }
+    }
+
+    fn text(&self, now: Timestamp) -> String {
+        let flow = self.flow.map_or_else(String::new, |flow| format!("{flow}  "));
+        let step = self.step.as_ref().map_or_else(String::new, |step| format!("{step}  "));
+        let since = self.since.map_or_else(String::new, |since| format!(", for {}", now.since(since)));
+        let who = self.who.as_ref().map_or_else(String::new, |who| format!("; for {}", clean_line(who, NAME)));
+        let then = match (self.deadline, self.then) {
+            (Some(deadline), Some(then)) => format!("; in {} it is {then}", deadline.since(now)),
+            (Some(deadline), None) => format!("; until {deadline}"),
+            (None, _) => String::new(),
+        };
+        let mut text = format!("  ! {flow}{step}{}{since}{who}{then}\n", clean_line(&self.what, 2 * REASON));
+        if let Some(command) = &self.command {
+            text.push_str(&format!("      {command}\n"));
+        }
+        text
     }
 }
 
@@ -71,17 +128,46 @@ pub(crate) struct Running {
     pub(crate) process: Option<&'static str>,
     #[serde(serialize_with = "as_optional_text")]
     pub(crate) last_output_at: Option<Timestamp>,
+    /// The agent; none: a command.
+    pub(crate) agent: Option<String>,
+    /// How the agent does; none: a command, or nothing to judge by yet.
+    pub(crate) liveness: Option<&'static str>,
+    /// What the agent has used so far, as it told.
+    pub(crate) usage: Option<Value>,
+    #[serde(skip)]
+    pub(crate) usage_words: Option<String>,
+    /// Why it was asked to end, if it was.
+    pub(crate) stopping: Option<&'static str>,
 }
 
-/// A step that waits.
+/// A step that waits, or a flow as a whole.
 #[derive(Debug, Serialize)]
 pub(crate) struct Waiting {
     pub(crate) flow: FlowId,
     pub(crate) pipeline: String,
-    pub(crate) step: StepPath,
+    pub(crate) step: Option<StepPath>,
+    pub(crate) state: &'static str,
     #[serde(serialize_with = "as_text")]
     pub(crate) since: Timestamp,
     pub(crate) reason: String,
+    pub(crate) unblocked_by: String,
+    pub(crate) command: Option<String>,
+}
+
+impl Waiting {
+    /// A step, or none for the whole flow, with its explanation.
+    pub(crate) fn of(flow: &Flow, step: Option<&Step>, said: Explanation) -> Self {
+        Self {
+            flow: flow.spec.id,
+            pipeline: flow.spec.name.clone(),
+            step: step.map(|step| step.path.clone()),
+            state: said.state,
+            since: said.since,
+            reason: said.reason,
+            unblocked_by: said.unblocked_by,
+            command: said.hints.into_iter().next(),
+        }
+    }
 }
 
 /// A flow that is over.
@@ -94,6 +180,10 @@ pub(crate) struct Recent {
     pub(crate) created_at: Timestamp,
     #[serde(serialize_with = "as_text")]
     pub(crate) finished_at: Timestamp,
+    /// What its agents used.
+    pub(crate) usage: Value,
+    #[serde(skip)]
+    pub(crate) usage_words: Option<String>,
 }
 
 fn as_optional_text<S: serde::Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -115,11 +205,19 @@ impl Report {
             recent: Vec::new(),
             flows_not_shown: totals.live_flows.saturating_sub(shown as u64),
             totals,
+            live_usage: usage_document(&Usage::default()),
+            used: Usage::default(),
             sandbox: "off",
             worktree: "in_place",
             steps_not_shown: 0,
             carrier: carrier.clone(),
         }
+    }
+
+    /// Adds what the agents of a live flow have used.
+    pub(crate) fn add_usage(&mut self, usage: Usage) {
+        self.used = self.used.plus(usage);
+        self.live_usage = usage_document(&self.used);
     }
 
     pub(crate) fn document(&self) -> Value {
@@ -128,7 +226,9 @@ impl Report {
 
     /// For people.
     pub(crate) fn text(&self, now: Timestamp) -> String {
-        self.sections(now).into_iter().map(|(_, text)| text).collect()
+        // Whoever looks once is told of what needs them, and not that nothing does.
+        let sections = self.sections(now).into_iter().skip(usize::from(self.needs_you.is_empty()));
+        sections.map(|(_, text)| text).collect()
     }
 
     /// The members of the document that a section shows, and the section for people.
@@ -138,7 +238,7 @@ impl Report {
             (&["running"], self.running_text(now)),
             (&["waiting", "flows_not_shown", "steps_not_shown"], self.waiting_text(now)),
             (&["recent"], self.recent_text(now)),
-            (&["holder", "totals"], format!("totals\n{}", self.figures(now).text("  "))),
+            (&["holder", "totals", "live_usage"], format!("totals\n{}", self.figures(now).text("  "))),
         ]
     }
 
@@ -146,7 +246,15 @@ impl Report {
         let mut recent = Columns::new();
         for flow in &self.recent {
             let took = format!("took {}", flow.finished_at.since(flow.created_at));
-            recent.row([&flow.flow.to_string(), &flow.pipeline, flow.outcome, &ago(flow.finished_at, now), &took]);
+            let used = flow.usage_words.as_deref().unwrap_or_default();
+            recent.row([
+                &flow.flow.to_string(),
+                &flow.pipeline,
+                flow.outcome,
+                &ago(flow.finished_at, now),
+                &took,
+                used,
+            ]);
         }
         let mut text = String::new();
         section(&mut text, "recent", &recent);
@@ -154,20 +262,11 @@ impl Report {
     }
 
     fn needs_text(&self, now: Timestamp) -> String {
-        let mut text = String::new();
         if self.needs_you.is_empty() {
-            return text;
+            return "needs you: nothing\n\n".to_owned();
         }
-        text.push_str("needs you\n");
-        for need in &self.needs_you {
-            let flow = need.flow.map_or_else(String::new, |flow| format!("{flow}  "));
-            let step = need.step.as_ref().map_or_else(String::new, |step| format!("{step}  "));
-            let since = need.since.map_or_else(String::new, |since| format!(", for {}", now.since(since)));
-            text.push_str(&format!("  ! {flow}{step}{}{since}\n", clean_line(&need.what, 2 * REASON)));
-            if let Some(command) = &need.command {
-                text.push_str(&format!("      {command}\n"));
-            }
-        }
+        let mut text = String::from("needs you\n");
+        text.extend(self.needs_you.iter().map(|need| need.text(now)));
         text.push('\n');
         text
     }
@@ -182,9 +281,17 @@ impl Report {
                 (Some(pid), Some("gone")) => format!("process {pid} IS GONE"),
                 (Some(pid), _) => format!("process {pid}, alive or not: unknown"),
             };
-            let output = match run.last_output_at {
+            let mut output = match run.last_output_at {
                 Some(at) => format!("last output {}", ago(at, now)),
                 None => "no output yet".to_owned(),
+            };
+            if let Some(stopping) = run.stopping {
+                output = format!("{output}, was asked to end: {stopping}");
+            }
+            let agent = match (&run.agent, run.liveness) {
+                (None, _) => String::new(),
+                (Some(agent), Some(liveness)) => format!("{agent}: {liveness}"),
+                (Some(agent), None) => format!("{agent}: not known yet"),
             };
             let age = format!("for {}", now.since(run.since));
             rows.row([
@@ -194,6 +301,8 @@ impl Report {
                 &age,
                 &process,
                 &output,
+                &clean_line(&agent, NAME),
+                run.usage_words.as_deref().unwrap_or_default(),
                 &attempt,
             ]);
         }
@@ -207,11 +316,12 @@ impl Report {
         for step in &self.waiting {
             let age = format!("for {}", now.since(step.since));
             rows.row([
-                &short(step.flow),
+                short(step.flow).as_str(),
                 &clean_line(&step.pipeline, NAME),
-                step.step.as_str(),
+                &step.step.as_ref().map_or_else(|| "(the flow)".to_owned(), ToString::to_string),
                 &age,
                 &clean_line(&step.reason, REASON),
+                &format!("by: {}", clean_line(&step.unblocked_by, REASON)),
             ]);
         }
         let mut text = String::new();
@@ -250,7 +360,16 @@ impl Report {
             None => format!("{} in use", totals.slots_used),
         };
         figures.row(["slots", &slots]);
-        figures.row(["flows", &format!("{} live, {} finished", totals.live_flows, totals.finished_flows)]);
+        let (live, over) = (totals.live_flows, totals.finished_flows);
+        let (queued, waiting) = (totals.queued_flows, totals.waiting_flows);
+        let idle = [(waiting, "without a run"), (queued, "queued")].into_iter().filter(|(count, _)| *count > 0);
+        let idle: Vec<String> = idle.map(|(count, what)| format!("{count} {what}")).collect();
+        let idle = if idle.is_empty() { String::new() } else { format!(" ({})", idle.join(", ")) };
+        let flows = format!("{live} live{idle}, {over} finished");
+        figures.row(["flows", &flows]);
+        figures.row(["requests", &format!("{} wait for an answer", totals.open_requests)]);
+        let used = usage_words(&self.used).unwrap_or_else(|| "nothing that was told".to_owned());
+        figures.row(["usage", &format!("{used} (agents of the live flows above)")]);
         figures.row(["runs", &format!("{} live", totals.live_runs)]);
         figures.row(["effects", &format!("{} to be delivered", totals.pending_effects)]);
         figures.row(["events", &format!("{}", totals.last_event)]);

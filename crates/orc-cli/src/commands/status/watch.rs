@@ -26,7 +26,7 @@ use crate::view;
 use crate::view::canvas::Canvas;
 
 /// Members of documents that change while nothing happens.
-const RESTLESS: [&str; 4] = ["last_output_at", "bytes", "last_event", "pending_effects"];
+const RESTLESS: [&str; 6] = ["last_output_at", "bytes", "last_event", "pending_effects", "usage", "live_usage"];
 
 pub(super) async fn run(context: &Context, args: &StatusArgs) -> CommandResult {
     let form = args.output.output;
@@ -73,6 +73,11 @@ impl Answer {
             None => Self::of_all(context, reader).await,
             Some(AnyId::Flow(flow)) => Self::of_flow(context, reader, flow).await,
             Some(AnyId::Run(run)) => Self::of_run(context, reader, run).await,
+            Some(AnyId::Request(request)) => {
+                let record = reader.request(request).await.map_err(of_store)?;
+                let record = record.ok_or_else(|| not_found(format!("there is no request {request}")))?;
+                Self::of_flow(context, reader, record.request.flow).await
+            }
         }
     }
 

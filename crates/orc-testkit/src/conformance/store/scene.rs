@@ -147,6 +147,7 @@ pub fn step(no: u32, state: StepState) -> Step {
         heard: BTreeSet::new(),
         inbox: Vec::new(),
         output: None,
+        artifacts: BTreeMap::new(),
     }
 }
 
@@ -165,6 +166,7 @@ pub fn pending(flow: FlowId, no: u32) -> Run {
         attempt: 1,
         wake: WakeReason::PipelineStep,
         created_at: at(1),
+        artifacts: BTreeMap::new(),
         agent: None,
         state: RunState::Pending { since: at(1), deadline: at(1_000), stop: None },
     }

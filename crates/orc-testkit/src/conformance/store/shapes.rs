@@ -7,8 +7,8 @@ use orc_domain::agent::{AgentStop, Statistics, Usage};
 use orc_domain::budget::Wall;
 use orc_domain::claim::Holder;
 use orc_domain::flow::{
-    Element, Flow, FlowHead, FlowOutcome, FlowSpec, FlowState, Held, Origin, Parent, Phase, SkipReason, Step, StepNo,
-    StepOutcome, StepState, Stop, TakenOver,
+    Artifact, Element, Flow, FlowHead, FlowOutcome, FlowSpec, FlowState, Held, Origin, Parent, Phase, SkipReason, Step,
+    StepNo, StepOutcome, StepState, Stop, TakenOver,
 };
 use orc_domain::graph::SpecIndex;
 use orc_domain::hold::{Hold, HoldReason, HoldScope};
@@ -397,6 +397,7 @@ fn one_step(flow: FlowId, no: u32) -> BoxedStrategy<(Step, Option<Run>)> {
                 heard: inbox.iter().map(|message| message.id).collect(),
                 inbox,
                 output,
+                artifacts: artifacts(),
             };
             let run = run.map(|(state, wake, created_at, agent)| Run {
                 id,
@@ -406,6 +407,7 @@ fn one_step(flow: FlowId, no: u32) -> BoxedStrategy<(Step, Option<Run>)> {
                 attempt: 1,
                 wake,
                 created_at,
+                artifacts: [("report".to_owned(), "out/report".to_owned())].into(),
                 agent,
                 state,
             });
@@ -414,10 +416,19 @@ fn one_step(flow: FlowId, no: u32) -> BoxedStrategy<(Step, Option<Run>)> {
         .boxed()
 }
 
+fn artifacts() -> BTreeMap<String, Artifact> {
+    let artifact = Artifact { file: "/data/report".to_owned(), bytes: 3, hash: ContentHash::of(b"abc") };
+    [("report".to_owned(), artifact)].into()
+}
+
 fn spec(flow: FlowId) -> BoxedStrategy<FlowSpec> {
     let inputs = collection::btree_map("[a-z]{1,6}", value(), 0..3);
     let outcome = prop_oneof![Just(StepOutcome::Succeeded), Just(StepOutcome::NoChange)];
-    let taken = (outcome, option::of(value())).prop_map(|(outcome, output)| TakenOver { outcome, output });
+    let taken = (outcome, option::of(value())).prop_map(|(outcome, output)| TakenOver {
+        outcome,
+        output,
+        artifacts: artifacts(),
+    });
     let taken_over = collection::btree_map((0..9_u32).prop_map(scene::path), taken, 0..3);
     let carried = collection::btree_map((0..9_u32).prop_map(scene::path), Just(scene::flow_id(8)), 0..2);
     let parent =

@@ -1,0 +1,1 @@
+DELETE FROM effects WHERE flow = $1

@@ -1,0 +1,1 @@
+DELETE FROM flows WHERE id = $1 AND finished_at < $2

@@ -1,0 +1,1 @@
+DELETE FROM steps WHERE flow = $1
