@@ -95,7 +95,7 @@ impl Draft<'_> {
 
     /// It ended well and owes something: it is told so, as often as its profile says.
     pub(crate) fn run_owes(&mut self, no: StepNo, id: RunId, missing: &str) {
-        if self.stopping(id).is_some() {
+        if self.is_unwanted_run(id) {
             return self.run_failed(no, id, failed(ErrorFamily::Unknown, Cause::Missing));
         }
         self.take(Transition::RunNoDeliverable);
@@ -123,9 +123,14 @@ impl Draft<'_> {
         self.make_ready(no, self.now, WakeReason::PipelineStep);
     }
 
+    /// Whether a run was asked to end. One whose start was only not heard of in time ended as it did.
+    fn is_unwanted_run(&self, id: RunId) -> bool {
+        self.stopping(id).is_some_and(|reason| reason != StopReason::StartDeadline)
+    }
+
     /// It says that it cannot go on: its question is put to people.
     pub(crate) fn run_blocked(&mut self, no: StepNo, id: RunId, why: &str) {
-        if self.stopping(id).is_some() {
+        if self.is_unwanted_run(id) {
             return self.run_failed(no, id, failed(ErrorFamily::Unknown, Cause::Blocked));
         }
         self.take(Transition::RunBlocked);

@@ -174,6 +174,11 @@ impl<'a> Draft<'a> {
 
     /// The time of a ready step has come. `fresh`: it was not held before, so that it must say why if it does not start.
     pub(crate) fn come_due(&mut self, no: StepNo, fresh: bool) {
+        if let StepState::Ready { not_before, .. } = &self.step(no).state {
+            // The flow must remember that it saw this time, also when a hold lets nothing follow from it: a clock that jumps
+            // back would not have the step wait again, but for a flow that was loaded anew.
+            self.head_changed |= *not_before > self.resident.flow.head.seen;
+        }
         self.unindex(no);
         self.index(no);
         if fresh {
@@ -311,7 +316,7 @@ fn next_alarm(resident: &Resident, now: Timestamp, clock: Timestamp) -> Option<T
     let own = match phase {
         Phase::Finally { deadline } if deadline > now => Some(deadline),
         Phase::Finally { .. } => None,
-        Phase::Main => head.time_over.filter(|_| resident.is_open()),
+        Phase::Main => head.time_over.filter(|_| resident.is_open() && head.open_main > 0),
     };
     let holds = head.holds.iter().filter(|hold| !hold.sticky).filter_map(|hold| hold.until).min();
     let requests = resident.flow.requests.values().filter(|request| request.step.is_none());

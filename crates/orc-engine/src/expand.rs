@@ -98,7 +98,8 @@ impl Draft<'_> {
         };
         let ready = matches!(state, StepState::Ready { .. });
         let origin = Origin::Element(Element { group, index, value });
-        let step = Step { output, artifacts, ..new_step(no, path, self.step(group).spec, origin, state, self.now) };
+        let spec = self.step(group).spec;
+        let step = Step { output, artifacts, ..new_step(no, path, (spec, origin), state, self.now) };
         self.add_steps(vec![step]);
         if ready {
             self.fresh.insert(no);

@@ -54,6 +54,11 @@ impl Draft<'_> {
         self.take(if step.is_some() { Transition::StepLifted } else { Transition::FlowLifted });
         self.tell(Fact::HoldLifted { path: step.cloned(), reason });
         self.edit_head(|head| head.holds.retain(|hold| hold.scope != scope || hold.reason != reason));
+        // What became ready while it was held has not said yet what else it waits for.
+        let due: Vec<StepNo> = self.resident.index.due.values().flatten().map(|(_, no)| *no).collect();
+        let silent = |no: &StepNo| matches!(self.step(*no).state, StepState::Ready { held_by: None, .. });
+        let silent: Vec<StepNo> = due.into_iter().filter(silent).collect();
+        self.fresh.extend(silent);
         if !matches!(reason, HoldReason::Wall(_)) {
             self.tell_children(step, "lift", &Input::Lift { step: None, reason: HoldReason::ParentHeld });
         }

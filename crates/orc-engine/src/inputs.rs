@@ -50,7 +50,7 @@ pub fn start(spec: FlowSpec, pipeline: Arc<Pipeline>, context: &Context) -> (Res
     };
     let steps = pipeline.steps[..roots].iter().enumerate().map(|(at, step)| {
         let state = StepState::Blocked;
-        new_step(StepNo(spec_index(at).0), StepPath::root(&step.key), spec_index(at), Origin::Root, state, now)
+        new_step(StepNo(spec_index(at).0), StepPath::root(&step.key), (spec_index(at), Origin::Root), state, now)
     });
     let started = Fact::FlowStarted { pipeline: spec.name.clone(), retry_of: spec.retry_of };
     let (runs, requests) = (BTreeMap::new(), BTreeMap::new());
@@ -70,8 +70,7 @@ pub fn start(spec: FlowSpec, pipeline: Arc<Pipeline>, context: &Context) -> (Res
 pub(crate) fn new_step(
     no: StepNo,
     path: StepPath,
-    spec: SpecIndex,
-    origin: Origin,
+    (spec, origin): (SpecIndex, Origin),
     state: StepState,
     since: Timestamp,
 ) -> Step {

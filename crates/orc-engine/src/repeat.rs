@@ -40,7 +40,7 @@ impl Draft<'_> {
         let steps = body.specs().zip(body.instances()).map(|(at, instance)| {
             let below = path.in_round(number, &self.resident.pipeline.steps[at].key);
             let origin = Origin::Round { of: no, number, first };
-            new_step(instance, below, spec_index(at), origin, StepState::Blocked, self.now)
+            new_step(instance, below, (spec_index(at), origin), StepState::Blocked, self.now)
         });
         let steps = steps.collect();
         self.add_steps(steps);

@@ -252,7 +252,7 @@ impl Draft<'_> {
         let detail = self.resident.flow.head.detail.clone();
         self.tell(Fact::FlowFinished { outcome, detail });
         if let (Some(parent), Some(ended)) = (self.resident.flow.spec.parent.clone(), self.resident.ended()) {
-            self.tell_flow(parent.flow, &format!("ended {}", self.flow_id()), ended);
+            self.tell_flow(parent.flow, "ended", ended);
         }
     }
 

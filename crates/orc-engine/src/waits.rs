@@ -142,7 +142,9 @@ impl Draft<'_> {
     /// Tells another flow something, in the name of whoever this decision is about.
     pub(crate) fn tell_flow(&mut self, flow: FlowId, label: &str, input: Input) {
         let signed = Box::new(Signed { by: self.by.clone(), input });
-        self.effect(flow.uuid(), label, EffectKind::Tell { flow, signed });
+        // Others may tell it the same at the same version of theirs.
+        let label = format!("{label} by {}", self.flow_id());
+        self.effect(flow.uuid(), &label, EffectKind::Tell { flow, signed });
     }
 
     /// Begins to wait for a time or an event.

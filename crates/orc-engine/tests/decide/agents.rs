@@ -291,3 +291,13 @@ fn an_agent_without_a_profile_cannot_start_and_says_so() {
     assert_eq!(scene.picture(), ["a: failed: an expression has no value: agent: there is no profile `coder`"]);
     assert!(matches!(scene.step("a").state, StepState::Finished { .. }));
 }
+
+#[test]
+fn an_agent_whose_start_was_heard_of_too_late_still_asks_and_owes() {
+    for (ending, picture) in [(asks(), "a: waits for request"), (owes(), "a: active")] {
+        let mut scene = coder();
+        assert_eq!(stops(&scene.ring()), [(StopReason::StartDeadline, Millis::ZERO)]);
+        scene.end("a", ending);
+        assert_eq!(scene.picture()[0], picture);
+    }
+}

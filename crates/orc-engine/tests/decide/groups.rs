@@ -219,3 +219,13 @@ fn a_held_flow_stays_in_the_queue_and_takes_no_place() {
     assert!(matches!(scene.flow().head.state, FlowState::Queued { .. }));
     assert_eq!(starts(&scene.lift(None)), ["a"]);
 }
+
+#[test]
+fn two_flows_that_ask_the_same_one_to_end_have_each_an_effect_of_their_own() {
+    let pipeline = grouped(OnLimit::CancelRunning);
+    let begin = |number| {
+        let full = full(&[holder(9, None)]);
+        Scene::begin_full(flow_spec(number, &pipeline), pipeline.clone(), 10, full).last.effects[0].id
+    };
+    assert_ne!(begin(1), begin(2), "an effect is decided once, whoever decides it");
+}

@@ -133,3 +133,36 @@ fn a_held_flow_that_has_nothing_left_to_start_ends() {
     assert_eq!(scene.outcome(), Some(FlowOutcome::Succeeded));
     assert!(scene.flow().head.holds.is_empty());
 }
+
+#[test]
+fn what_became_ready_under_a_hold_says_what_it_waits_for_once_it_is_lifted() {
+    let mut scene = Scene::begin(vec![step("a"), step("b").needs(&["a"])], vec![]);
+    scene.hold(None, None);
+    scene.deliver("a");
+    scene.slots = 0;
+    scene.lift(None);
+    assert_eq!(scene.picture()[1], "b: held by slot");
+}
+
+#[test]
+fn a_back_off_that_was_over_under_a_hold_is_over_also_when_the_clock_jumps_back() {
+    let mut scene = Scene::begin(vec![step("a").retry(2, secs(5))], vec![]);
+    scene.hold(None, None);
+    scene.fail("a");
+    let begun = scene.now;
+    scene.wait(secs(60));
+    scene.now = begun;
+    assert_eq!(starts(&scene.lift(None)), ["a"]);
+}
+
+#[test]
+fn a_held_flow_whose_time_is_over_with_only_finally_left_does_not_ring_on() {
+    let budget = orc_domain::budget::Budget { time: Some(secs(100)), ..orc_domain::budget::Budget::default() };
+    let pipeline = pipeline(vec![step("a")], vec![step("f")]);
+    let mut scene = Scene::begin_with(orc_domain::graph::Pipeline { budget: Some(budget), ..pipeline }, 10);
+    scene.hold(None, None);
+    scene.deliver("a");
+    scene.wait(secs(200));
+    assert!(scene.resident.wake_at() > Some(scene.now));
+    assert_eq!(starts(&scene.lift(None)), ["f"]);
+}

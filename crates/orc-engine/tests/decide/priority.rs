@@ -17,7 +17,7 @@ fn of_steps_that_are_ready_the_highest_priority_starts_first() {
 
 #[test]
 fn a_step_that_waited_long_enough_goes_before_a_higher_priority() {
-    let main = vec![step("old"), step("p"), step("new").needs(&["p"]).priority(1)];
+    let main = [step("old"), step("p"), step("new").needs(&["p"]).priority(1)];
     for (waited, first) in [(PRIORITY_AGE.as_millis() / 1000 - 1, "new"), (PRIORITY_AGE.as_millis() / 1000 + 1, "old")]
     {
         let mut scene = Scene::begin_with(pipeline(vec![main[1].clone(), main[0].clone(), main[2].clone()], vec![]), 1);

@@ -33,11 +33,13 @@ pub enum Fault {
     Evict,
     /// Somebody cancels, once or more.
     Cancel,
+    /// Somebody pauses a flow or a step, and perhaps lets it go on.
+    Hold,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Crash,
         Self::Store,
         Self::Writer,
@@ -48,6 +50,7 @@ impl Fault {
         Self::Stall,
         Self::Evict,
         Self::Cancel,
+        Self::Hold,
     ];
 
     /// Its name on the command line.
@@ -64,6 +67,7 @@ impl Fault {
             Self::Stall => "stall",
             Self::Evict => "evict",
             Self::Cancel => "cancel",
+            Self::Hold => "hold",
         }
     }
 
@@ -171,6 +175,9 @@ impl Sim<'_> {
         if self.strikes(Fault::Cancel, 8) {
             let force = self.dice.permille(150);
             self.post(flow, by_person(Input::Cancel { force }));
+        }
+        if self.strikes(Fault::Hold, 15) {
+            self.somebody_pauses(flow);
         }
         if self.strikes(Fault::Repeat, 20)
             && let Some((flow, signed)) = self.pick_heard()

@@ -8,9 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use orc_domain::claim::{Claim, Holder, Refusal};
 use orc_domain::effect::{Decision, Effect, EffectKind};
 use orc_domain::flow::FlowSpec;
-use orc_domain::ids::{FlowId, InstanceId, RunId};
+use orc_domain::ids::{EffectId, FlowId, InstanceId, RunId};
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
 use orc_domain::time::Millis;
@@ -38,20 +39,22 @@ pub(super) struct Host {
     pub(super) inbox: BTreeMap<FlowId, VecDeque<Signed>>,
     /// Runs that it started, or tried to.
     tried: BTreeSet<RunId>,
+    /// Concurrency groups that it knows to be full.
+    full: BTreeMap<String, Vec<Holder>>,
 }
 
 impl Host {
     pub(super) const fn new(id: InstanceId) -> Self {
-        Self { id, residents: BTreeMap::new(), inbox: BTreeMap::new(), tried: BTreeSet::new() }
+        Self { id, residents: BTreeMap::new(), inbox: BTreeMap::new(), tried: BTreeSet::new(), full: BTreeMap::new() }
     }
 }
 
 /// What became of a commit, as far as the instance knows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
     Done,
     Stale,
-    Refused,
+    Refused(Refusal),
     Unknown,
 }
 
@@ -72,6 +75,7 @@ impl Sim<'_> {
             return Ok(());
         }
         self.disturb()?;
+        self.live()?;
         for (flow, input) in self.world.end_due(self.now) {
             self.post(flow, by_system(input));
         }
@@ -89,7 +93,11 @@ impl Sim<'_> {
                     self.deliver(flow, effect)?;
                 }
             }
-            Some(Act::Ring(flow)) => self.hear(flow, &by_system(Input::Alarm))?,
+            Some(Act::Ring(flow)) => {
+                self.forget_groups(flow);
+                self.hear(flow, &by_system(Input::Alarm))?;
+            }
+            None if self.reload_stale() || self.people_act() => {}
             None => self.pass_time()?,
         }
         Ok(())
@@ -107,6 +115,12 @@ impl Sim<'_> {
         let due = due.filter(|(_, resident)| resident.wake_at().is_some_and(|at| at <= wall));
         acts.extend(due.map(|(flow, _)| Act::Ring(*flow)));
         acts
+    }
+
+    /// A flow that has waited long for a group tries again whatever is known of it.
+    fn forget_groups(&mut self, flow: FlowId) {
+        let wanted = self.host.residents.get(&flow).map(Resident::wants_groups).unwrap_or_default();
+        self.host.full.retain(|name, _| !wanted.contains(name));
     }
 
     /// Nothing can be done now: the next moment at which something can.
@@ -177,7 +191,7 @@ impl Sim<'_> {
             let commit = self.commit_of(flow, expected, decision);
             match self.commit(&commit, &next, false)? {
                 Answer::Done => return self.keep(flow, next, &commit),
-                Answer::Refused => slots = 0,
+                Answer::Refused(refusal) => self.note_refusal(refusal, &mut slots),
                 Answer::Unknown if self.settings.sabotage == Sabotage::DropInput => return Ok(()),
                 Answer::Stale | Answer::Unknown => {}
             }
@@ -194,7 +208,8 @@ impl Sim<'_> {
         for signed in inputs {
             let context = self.context(slots);
             let (next, decision) = self.decide(resident, signed, &context)?;
-            slots = slots.saturating_sub(u32::try_from(decision.claims.len()).unwrap_or(u32::MAX));
+            let claimed = decision.claims.iter().filter(|claim| matches!(claim, Claim::Slot { .. })).count();
+            slots = slots.saturating_sub(u32::try_from(claimed).unwrap_or(u32::MAX));
             resident = next;
             all = all.then(decision);
         }
@@ -208,7 +223,14 @@ impl Sim<'_> {
         inputs.iter().try_for_each(|signed| self.hear(flow, signed))
     }
 
-    fn begin(&mut self, spec: FlowSpec) -> Moved<()> {
+    fn note_refusal(&mut self, refusal: Refusal, slots: &mut u32) {
+        match refusal {
+            Refusal::Slot => *slots = 0,
+            Refusal::Group { name, holders } => drop(self.host.full.insert(name, holders)),
+        }
+    }
+
+    pub(super) fn begin(&mut self, spec: FlowSpec) -> Moved<()> {
         self.note(|| format!("begins {}", spec.id));
         let Some(pipeline) = self.model.pipeline_get(&spec.pipeline) else {
             return Ok(());
@@ -227,7 +249,7 @@ impl Sim<'_> {
                     self.host.residents.extend(loaded.map(|resident| (spec.id, resident)));
                     return Ok(());
                 }
-                Answer::Refused => slots = 0,
+                Answer::Refused(refusal) => self.note_refusal(refusal, &mut slots),
                 Answer::Unknown => {}
             }
         }
@@ -243,7 +265,7 @@ impl Sim<'_> {
     }
 
     pub(super) fn context(&self, slots: u32) -> Context {
-        Context { now: self.wall(), slots, grace: GRACE, full: BTreeMap::new() }
+        Context { now: self.wall(), slots, grace: GRACE, full: self.host.full.clone() }
     }
 
     pub(super) fn commit_of(&self, flow: FlowId, expected: u64, decision: Decision) -> Commit {
@@ -320,7 +342,7 @@ impl Sim<'_> {
         let answer = match committed {
             Committed::Done => Answer::Done,
             Committed::Stale => Answer::Stale,
-            Committed::Refused(_) => Answer::Refused,
+            Committed::Refused(refusal) => Answer::Refused(refusal),
         };
         self.note(|| format!("  {answer:?} {:?}", commit.decision.transitions));
         if answer == Answer::Done {
@@ -342,8 +364,17 @@ impl Sim<'_> {
     /// Keeps a flow whose decision is true now, and tells others that a slot is free.
     fn keep(&mut self, flow: FlowId, next: Resident, commit: &Commit) -> Moved<()> {
         self.host.residents.insert(flow, next);
+        self.spread(flow, commit);
+        let mut free = BTreeSet::new();
+        for claim in &commit.decision.releases {
+            if let Claim::Group { name, .. } = claim {
+                self.host.full.remove(name);
+                free.insert(name.clone());
+            }
+        }
         if !commit.decision.releases.is_empty() && self.dice.permille(700) {
-            let wanting = self.host.residents.iter().filter(|(_, other)| other.wants_slot().is_some());
+            let wants = |other: &Resident| other.wants_slot().is_some() || !other.wants_groups().is_disjoint(&free);
+            let wanting = self.host.residents.iter().filter(|(_, other)| wants(other));
             let wanting: Vec<FlowId> = wanting.map(|(flow, _)| *flow).collect();
             for other in wanting {
                 self.post(other, by_system(Input::Alarm));
@@ -382,21 +413,29 @@ impl Sim<'_> {
         self.done.push((flow, effect.clone()));
         match &effect.kind {
             EffectKind::StartRun { run, .. } | EffectKind::StartAgent { run, .. } => self.start_run(flow, effect, *run),
-            EffectKind::StartFlow { .. } | EffectKind::Tell { .. } => {
-                self.model.effect_delivered(effect.id);
-                Ok(())
+            EffectKind::StartFlow { spec } => {
+                self.start_child(spec)?;
+                self.mark_delivered(effect.id)
+            }
+            EffectKind::Tell { flow, signed } => {
+                self.may_crash("before another flow is told")?;
+                self.hear(*flow, signed)?;
+                self.mark_delivered(effect.id)
             }
             EffectKind::StopRun { run, grace, .. } => {
                 self.note(|| format!("stops {run} with {grace}"));
                 self.world.stop(*run, grace.as_millis(), self.now, &mut self.dice);
-                self.may_crash("after a stop")?;
-                let call = self.call();
-                if call != Call::FailsBefore {
-                    self.model.effect_delivered(effect.id);
-                }
-                self.may_crash("after a stop was marked")
+                self.mark_delivered(effect.id)
             }
         }
+    }
+
+    fn mark_delivered(&mut self, effect: EffectId) -> Moved<()> {
+        self.may_crash("after an effect")?;
+        if self.call() != Call::FailsBefore {
+            self.model.effect_delivered(effect);
+        }
+        self.may_crash("after an effect was marked")
     }
 
     fn start_run(&mut self, flow: FlowId, effect: &Effect, run: RunId) -> Moved<()> {
@@ -434,8 +473,9 @@ impl Sim<'_> {
             return Ok(());
         };
         let (no, path) = (kept.run.no, kept.run.path.clone());
+        let is_agent = kept.run.agent.is_some();
         self.note(|| format!("starts {path}, {run}"));
-        let started = Started { flow, path: &path, run, instance: self.host.id, now: self.now };
+        let started = Started { flow, path: &path, run, instance: self.host.id, now: self.now, is_agent };
         let twin = self.world.start(started, &mut self.dice);
         let often = self.world.starts.get(&run).copied().unwrap_or_default();
         hold(!twin && often == 1, Rule::OneRun, flow, || {
@@ -520,7 +560,7 @@ impl Sim<'_> {
         for (at, output) in oracle::kept_by_retry(old) {
             let (before, after) = (&old.steps[at], &new.steps[at]);
             let same = super::judge::ended_well(after) && after.output.as_ref() == output;
-            hold(same || new.cancels() > 0, Rule::TakenOver, flow, || {
+            hold(same || new.was_unwanted(), Rule::TakenOver, flow, || {
                 format!("`{}` was {:?} and is {:?}", before.path, before.state, after.state)
             })?;
             let starts = self.world.step_starts.get(&(flow, before.path.clone()));
@@ -531,6 +571,6 @@ impl Sim<'_> {
 }
 
 /// An input of the orchestrator itself.
-fn by_system(input: Input) -> Signed {
+pub(super) fn by_system(input: Input) -> Signed {
     Signed { by: Principal::System, input }
 }

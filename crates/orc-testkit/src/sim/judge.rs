@@ -6,32 +6,40 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use orc_domain::claim::Holder;
 use orc_domain::effect::{Change, Decision};
 use orc_domain::event::Fact;
-use orc_domain::flow::{FlowHead, FlowSpec, FlowState, Phase, Step, StepNo, StepOutcome, StepState, Stop};
+use orc_domain::flow::{
+    FlowHead, FlowOutcome, FlowSpec, FlowState, Origin, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
+};
 use orc_domain::graph::PhaseKind;
-use orc_domain::ids::{FlowId, RunId};
+use orc_domain::ids::{FlowId, RequestId, RunId};
 use orc_domain::input::Ending;
 use orc_domain::path::StepPath;
-use orc_domain::run::{Cause, Run, RunOutcome, RunState, StopReason};
-use orc_domain::time::{Millis, Timestamp};
+use orc_domain::request::Request;
+use orc_domain::run::{Cause, ErrorFamily, Run, RunOutcome, RunState, StopReason};
+use orc_domain::time::Timestamp;
 
 use super::oracle;
-use super::plan::Plan;
+use super::plan::{Plan, REMINDERS};
 use super::rule::{Checked, Rule, hold};
+use super::watch::has_begun;
 use super::world::World;
 use crate::model::Model;
 
 /// Design 10: poison steps are quarantined after killing three workers.
 const MAX_LOSSES: u32 = 3;
-/// A step that waits for a slot is looked at again at least this often.
-const HELD_AT_MOST: Millis = Millis::from_secs(60);
+/// Design 10: a silent run is recovered at most 3 times, and a bad moment outside has four waits.
+const MAX_SILENT: usize = 3;
+const UPSTREAM_WAITS: usize = 4;
 
 /// What the judge knows of all flows.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     pub(crate) flows: BTreeMap<FlowId, Shadow>,
     live: BTreeSet<RunId>,
+    /// Places in concurrency groups, as flows and steps say that they are in them.
+    pub(super) places: BTreeSet<(String, Holder)>,
     events: usize,
 }
 
@@ -44,6 +52,8 @@ pub(crate) struct Shadow {
     pub(crate) steps: Vec<Step>,
     /// All there ever were.
     pub(crate) runs: BTreeMap<RunId, Run>,
+    /// All there ever were.
+    pub(crate) requests: BTreeMap<RequestId, Request>,
     /// Facts told, by kind and subject.
     told: BTreeMap<(&'static str, String), u32>,
     /// Length of the list of each fan-out.
@@ -68,6 +78,33 @@ pub(crate) struct Evidence<'a> {
     pub(crate) capacity: usize,
 }
 
+/// What a commit did to steps and runs.
+#[derive(Default)]
+struct Seen {
+    opened: Vec<StepNo>,
+    begun: Vec<StepNo>,
+    closed: Vec<StepNo>,
+    born: Vec<RunId>,
+}
+
+impl Seen {
+    fn note(&mut self, old: Option<&Step>, step: &Step) {
+        if is_finished(step) && old.is_none_or(|old| !is_finished(old)) {
+            self.closed.push(step.no);
+        }
+        if has_begun(old, step) {
+            self.begun.push(step.no);
+        }
+        if old.is_none_or(|old| old.state == StepState::Blocked) {
+            self.opened.push(step.no);
+        }
+    }
+}
+
+fn unknown(flow: FlowId) -> super::Violation {
+    super::Violation { rule: Rule::Rows, flow: Some(flow), found: "nobody asked for it".to_owned() }
+}
+
 impl Judge {
     /// A flow that is about to begin.
     pub(crate) fn expect(&mut self, spec: FlowSpec, plan: Arc<Plan>) {
@@ -77,6 +114,7 @@ impl Judge {
             head: None,
             steps: Vec::new(),
             runs: BTreeMap::new(),
+            requests: BTreeMap::new(),
             told: BTreeMap::new(),
             totals: BTreeMap::new(),
             finally_deadline: None,
@@ -88,30 +126,68 @@ impl Judge {
 
     /// Takes in a commit that the store accepted.
     pub(crate) fn see(&mut self, evidence: &Evidence<'_>) -> Checked {
-        let Some(shadow) = self.flows.get_mut(&evidence.flow) else {
+        let flow = evidence.flow;
+        let Some(shadow) = self.flows.get(&flow) else {
             return Ok(());
         };
         let before = shadow.head.clone();
-        let mut opened = Vec::new();
-        let mut closed = Vec::new();
-        let mut born = Vec::new();
+        let seen = self.take_in(evidence)?;
+        let shadow = self.flows.get_mut(&flow).ok_or_else(|| unknown(flow))?;
+        shadow.check_births(evidence, before.as_ref(), &seen.born)?;
+        for no in seen.opened {
+            shadow.check_parents(flow, no)?;
+        }
+        shadow.check_facts(evidence, before.as_ref(), &seen.closed)?;
+        shadow.check_runs(evidence)?;
+        let runs = evidence.decision.changes.iter().filter_map(|change| match change {
+            Change::Run(run) => Some(run),
+            _ => None,
+        });
+        shadow.check_agents(evidence, &runs.collect::<Vec<_>>())?;
+        shadow.check_holds(evidence, before.as_ref(), &seen.begun)?;
+        for no in &seen.closed {
+            shadow.check_join(flow, *no)?;
+            shadow.check_rounds(flow, *no)?;
+        }
         for change in &evidence.decision.changes {
+            if let Change::Step(step) = change {
+                shadow.check_wait(flow, step)?;
+            }
+        }
+        shadow.check_alarm(evidence)?;
+        self.check_kin(flow, &seen.closed)?;
+        self.check_slots(evidence)?;
+        self.check_places(evidence)?;
+        self.check_positions(evidence)?;
+        match &self.flows[&flow] {
+            shadow if shadow.is_finished() => oracle::judge(shadow),
+            _ => Ok(()),
+        }
+    }
+
+    /// Copies the changes of a commit.
+    fn take_in(&mut self, evidence: &Evidence<'_>) -> Result<Seen, super::Violation> {
+        let flow = evidence.flow;
+        let mut seen = Seen::default();
+        let own = |head: Option<&FlowHead>| head.and_then(|head| head.group.clone()).into_iter().collect();
+        for change in &evidence.decision.changes {
+            let shadow = self.flows.get_mut(&flow).ok_or_else(|| unknown(flow))?;
             match change {
-                Change::Head(head) => shadow.see_head(evidence.flow, head, evidence.joined)?,
-                Change::Request(_) => {}
+                Change::Head(head) => {
+                    let old = own(shadow.head.as_ref());
+                    shadow.see_head(flow, head, evidence.joined)?;
+                    self.see_places(Holder { flow, step: None }, old, own(Some(head)));
+                }
+                Change::Request(request) => shadow.see_request(flow, request)?,
                 Change::Step(step) => {
-                    let old = shadow.see_step(evidence.flow, step)?;
-                    if is_finished(step) && old.as_ref().is_none_or(|old| !is_finished(old)) {
-                        closed.push(step.no);
-                    }
-                    if old.is_none_or(|old| old.state == StepState::Blocked) {
-                        opened.push(step.no);
-                    }
+                    let old = shadow.see_step(flow, step)?;
+                    seen.note(old.as_ref(), step);
+                    let places = old.map(|old| old.places).unwrap_or_default();
+                    self.see_places(Holder { flow, step: Some(step.no) }, places, step.places.clone());
                 }
                 Change::Run(run) => {
-                    let known = shadow.see_run(evidence.flow, run)?;
-                    if !known {
-                        born.push(run.id);
+                    if !shadow.see_run(flow, run)? {
+                        seen.born.push(run.id);
                     }
                     if run.state.is_final() {
                         self.live.remove(&run.id);
@@ -121,22 +197,7 @@ impl Judge {
                 }
             }
         }
-        shadow.check_births(evidence, before.as_ref(), &born)?;
-        for no in opened {
-            shadow.check_parents(evidence.flow, no)?;
-        }
-        shadow.check_facts(evidence, before.as_ref(), &closed)?;
-        shadow.check_runs(evidence)?;
-        for no in closed {
-            shadow.check_join(evidence.flow, no)?;
-        }
-        shadow.check_alarm(evidence)?;
-        self.check_slots(evidence)?;
-        self.check_positions(evidence)?;
-        match &self.flows[&evidence.flow] {
-            shadow if shadow.is_finished() => oracle::judge(shadow),
-            _ => Ok(()),
-        }
+        Ok(seen)
     }
 
     /// Whether every flow that was expected has begun and is over.
@@ -172,6 +233,29 @@ impl Shadow {
     /// How often people asked it to end.
     pub(crate) fn cancels(&self) -> u32 {
         self.told.iter().filter(|((kind, _), _)| *kind == "FlowCancelRequested").map(|(_, count)| count).sum()
+    }
+
+    /// Whether it was ended, or never begun, for reasons that are none of its steps'.
+    pub(crate) fn was_unwanted(&self) -> bool {
+        let ended = |state: &FlowState| {
+            let outcome = match state {
+                FlowState::Finished { outcome, .. } => *outcome,
+                FlowState::Live { stop: Stop::Exhausted { .. }, .. } => return true,
+                FlowState::Live { .. } | FlowState::Queued { .. } => return false,
+            };
+            matches!(outcome, FlowOutcome::Cancelled | FlowOutcome::BudgetExhausted)
+        };
+        self.cancels() > 0 || self.head.as_ref().is_some_and(|head| ended(&head.state))
+    }
+
+    /// Whether this was told of the flow as a whole.
+    pub(crate) fn was_told(&self, kind: &'static str) -> bool {
+        self.told.contains_key(&(kind, "flow".to_owned()))
+    }
+
+    /// Steps that the flow has from its start.
+    pub(crate) fn roots(&self) -> usize {
+        self.plan.pipeline.roots()
     }
 
     /// The runs of a step, in order of attempt.
@@ -271,7 +355,8 @@ impl Shadow {
             return Ok(());
         }
         let spec = &self.plan.pipeline.steps[step.spec.0 as usize];
-        let open = spec.needs.iter().map(|need| &self.steps[need.0 as usize]).find(|parent| !is_finished(parent));
+        let parents = spec.needs.iter().filter_map(|need| self.instance(step, need.0 as usize));
+        let open = if step.origin.element().is_some() { None } else { parents.into_iter().find(|p| !is_finished(p)) };
         let open_main = || self.steps.iter().find(|s| self.phase(s) == PhaseKind::Main && !is_finished(s));
         let open = match spec.phase {
             PhaseKind::Main => open,
@@ -302,9 +387,13 @@ impl Shadow {
             .enumerate()
             .all(|(at, step)| step.origin.element().is_some_and(|element| element.index as usize == at));
         let neighbours = elements.windows(2).all(|pair| pair[1].no.0 == pair[0].no.0 + 1);
-        hold(numbered && neighbours, Rule::Join, flow, || format!("elements of `{}` are out of order", group.path))?;
+        let rounds = self.steps.iter().any(|step| matches!(step.origin, Origin::Round { .. }));
+        hold(numbered && (neighbours || rounds), Rule::Join, flow, || {
+            format!("elements of `{}` are out of order", group.path)
+        })?;
         let whole = elements.len() == total as usize;
-        let well = elements.iter().all(|step| ended_well(step));
+        let skipped = |step: &Step| matches!(outcome_of(step), Some(StepOutcome::Skipped(SkipReason::Group { .. })));
+        let well = elements.iter().all(|step| ended_well(step) || skipped(step));
         let failed = elements.iter().any(|step| has_failed(step));
         let right = match outcome {
             StepOutcome::Succeeded => whole && well,
@@ -326,7 +415,13 @@ impl Shadow {
             *often += 1;
             let once = !matches!(
                 event.fact,
-                Fact::RetryPlanned { .. } | Fact::RunStopRequested { .. } | Fact::FlowCancelRequested { .. }
+                Fact::RetryPlanned { .. }
+                    | Fact::RunStopRequested { .. }
+                    | Fact::FlowCancelRequested { .. }
+                    | Fact::HoldPlaced { .. }
+                    | Fact::HoldLifted { .. }
+                    | Fact::RequestReminded { .. }
+                    | Fact::WallReached { .. }
             );
             let often = *often;
             hold(!once || often == 1, Rule::Events, flow, || {
@@ -383,16 +478,15 @@ impl Shadow {
                 self.stops.insert(*reason);
                 run.to_string()
             }
-            Fact::FlowQueued { .. }
-            | Fact::HoldPlaced { .. }
-            | Fact::HoldLifted { .. }
-            | Fact::RoundStarted { .. }
-            | Fact::StepWaiting { .. }
-            | Fact::RequestOpened { .. }
-            | Fact::RequestReminded { .. }
-            | Fact::RequestResolved { .. }
-            | Fact::WallReached { .. }
-            | Fact::MessageReceived { .. } => fact.path().map_or_else(|| "flow".to_owned(), ToString::to_string),
+            Fact::RoundStarted { path, number } => format!("{path}~{number}"),
+            Fact::StepWaiting { path, what, .. } => format!("{path} for {what}"),
+            Fact::RequestOpened { request, .. }
+            | Fact::RequestReminded { request, .. }
+            | Fact::RequestResolved { request, .. } => request.to_string(),
+            Fact::MessageReceived { message, .. } => message.to_string(),
+            Fact::FlowQueued { .. } | Fact::HoldPlaced { .. } | Fact::HoldLifted { .. } | Fact::WallReached { .. } => {
+                fact.path().map_or_else(|| "flow".to_owned(), ToString::to_string)
+            }
         };
         hold(lie.is_none(), Rule::Events, flow, || {
             format!("{} of {subject} was told of {}", fact.kind(), lie.unwrap_or_default())
@@ -411,8 +505,14 @@ impl Shadow {
             let really = evidence.world.endings.get(&run.id);
             let true_end = match outcome {
                 RunOutcome::Delivered => matches!(really, Some(Ending::Delivered { .. })),
+                RunOutcome::NoDeliverable { .. } => matches!(really, Some(Ending::NoDeliverable { .. })),
+                RunOutcome::Blocked { .. } => matches!(really, Some(Ending::Blocked { .. })),
                 RunOutcome::Failed(failure) => match &failure.cause {
-                    Cause::Lost | Cause::Timeout(_) => !evidence.world.lives(run.id),
+                    Cause::Lost | Cause::Timeout(_) | Cause::Silent(_) | Cause::Looping | Cause::Wall(_) => {
+                        !evidence.world.lives(run.id)
+                    }
+                    // An agent that was given up before its start was heard of may have ended in any way.
+                    Cause::Missing | Cause::Blocked => !evidence.world.lives(run.id),
                     Cause::Start => !evidence.world.starts.contains_key(&run.id),
                     _ => really == Some(&Ending::Failed(failure.clone())),
                 },
@@ -428,72 +528,21 @@ impl Shadow {
 
     fn check_counts(&self, evidence: &Evidence<'_>, run: &Run) -> Checked {
         let runs = self.runs_of(run.no);
-        let failed = |run: &&&Run| failure_of(run).is_some_and(|cause| *cause != Cause::Lost);
-        let failures = runs.iter().filter(failed).count();
         let step = &self.steps[run.no.0 as usize];
+        let failures = used_up(&runs);
         let attempts = self.plan.pipeline.steps[step.spec.0 as usize].retry.attempts as usize;
         hold(failures <= attempts, Rule::Attempts, evidence.flow, || {
             format!("`{}` failed {failures} times of {attempts}", run.path)
+        })?;
+        let owed = runs.iter().filter(|run| is_owing(run)).count();
+        let silent = runs.iter().filter(|run| matches!(failure_of(run), Some(Cause::Silent(_)))).count();
+        hold(owed <= REMINDERS + 1 && silent <= MAX_SILENT, Rule::Attempts, evidence.flow, || {
+            format!("`{}` owed something {owed} times and was silent {silent} times", run.path)
         })?;
         let losses = step.losses.in_vain;
         hold(losses <= MAX_LOSSES, Rule::Losses, evidence.flow, || {
             format!("`{}` was lost {losses} times in vain", run.path)
         })
-    }
-
-    fn check_alarm(&self, evidence: &Evidence<'_>) -> Checked {
-        let flow = evidence.flow;
-        let Some(head) = &self.head else { return Ok(()) };
-        let FlowState::Live { phase, .. } = &head.state else {
-            let open = self.steps.iter().find(|step| !is_finished(step));
-            hold(open.is_none(), Rule::Final, flow, || {
-                format!("the flow is over and {:?} is not", open.map(|step| step.path.as_str()))
-            })?;
-            return hold(head.wake_at.is_none(), Rule::Alarm, flow, || "a finished flow has an alarm".to_owned());
-        };
-        let Some(wake_at) = head.wake_at else {
-            return hold(false, Rule::Alarm, flow, || "a live flow has no alarm".to_owned());
-        };
-        let deadline = match phase {
-            Phase::Finally { deadline } if *deadline > head.seen => Some((*deadline, "`finally`")),
-            Phase::Finally { .. } | Phase::Main => None,
-        };
-        let live = self.runs.values().filter_map(|run| Some((run_alarm(run)?, run.path.as_str())));
-        let full = self.full_groups();
-        let steps = self
-            .steps
-            .iter()
-            .filter_map(|step| Some((self.step_alarm(step, &full, evidence.wall)?, step.path.as_str())));
-        let first = live.chain(steps).chain(deadline).min();
-        let late = first.filter(|(at, _)| *at < wake_at);
-        hold(late.is_none(), Rule::Alarm, flow, || format!("the alarm is at {wake_at}, too late for {late:?}"))
-    }
-
-    fn step_alarm(&self, step: &Step, full: &BTreeSet<StepNo>, wall: Timestamp) -> Option<Timestamp> {
-        let seen = self.head.as_ref()?.seen;
-        let limited = step.origin.element().is_some_and(|element| full.contains(&element.group));
-        match &step.state {
-            StepState::Ready { not_before, .. } if *not_before > seen => Some(*not_before),
-            StepState::Ready { .. } if !limited => Some(wall + HELD_AT_MOST),
-            StepState::Waiting(orc_domain::wait::Wait::Elements(fan)) if fan.expanded < fan.total => Some(wall),
-            _ => None,
-        }
-    }
-
-    /// Fan-outs of which as many elements run as `limit` allows: the others wait for the end of one of them.
-    fn full_groups(&self) -> BTreeSet<StepNo> {
-        let mut active: BTreeMap<StepNo, u32> = BTreeMap::new();
-        for step in self.steps.iter().filter(|step| matches!(step.state, StepState::Active { .. })) {
-            if let Some(element) = step.origin.element() {
-                *active.entry(element.group).or_default() += 1;
-            }
-        }
-        let limit = |group: StepNo| {
-            let spec = &self.plan.pipeline.steps[self.steps[group.0 as usize].spec.0 as usize];
-            spec.fan.as_ref().and_then(|foreach| foreach.limit)
-        };
-        let full = active.into_iter().filter(|(group, count)| limit(*group).is_some_and(|limit| *count >= limit));
-        full.map(|(group, _)| group).collect()
     }
 }
 
@@ -524,11 +573,19 @@ pub(crate) const fn failure_of(run: &Run) -> Option<&Cause> {
     }
 }
 
-fn run_alarm(run: &Run) -> Option<Timestamp> {
-    match &run.state {
-        RunState::Pending { deadline, stop, .. } | RunState::Running { deadline, stop, .. } => {
-            Some(stop.as_ref().map_or(*deadline, |stop| stop.again_at))
-        }
-        RunState::Finished { .. } => None,
-    }
+/// Failures that count against `retry:`: not losses, not silence, and of bad moments outside those that had no wait.
+pub(crate) fn used_up(runs: &[&Run]) -> usize {
+    let family = |run: &&&Run| match &run.state {
+        RunState::Finished { outcome: RunOutcome::Failed(failure), .. } => Some(failure.family),
+        _ => None,
+    };
+    let upstream = runs.iter().filter(|run| family(run) == Some(ErrorFamily::TransientUpstream)).count();
+    let free = [ErrorFamily::ProcessLost, ErrorFamily::SilentRun, ErrorFamily::TransientUpstream];
+    let others = runs.iter().filter(|run| family(run).is_some_and(|family| !free.contains(&family))).count();
+    others + upstream.saturating_sub(UPSTREAM_WAITS)
+}
+
+/// A run that ended without what it owed.
+pub(crate) const fn is_owing(run: &Run) -> bool {
+    matches!(run.state, RunState::Finished { outcome: RunOutcome::NoDeliverable { .. }, .. })
 }

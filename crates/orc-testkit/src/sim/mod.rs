@@ -5,18 +5,22 @@
 //! [`oracle`] compares its outcome with a naive reading of the pipeline. [`Rule`] names what is held.
 //!
 //! It must never pause, read a clock or use an order that differs between machines. The files: `plan` (random
-//! pipelines), `world` (processes), `host` (an instance of the orchestrator, as the runtime behaves), `disturb` (faults),
-//! `judge`, `oracle`, `sabotage` (mistakes that must be found), `campaign` (many seeds).
+//! pipelines), `world` (processes), `host` (an instance of the orchestrator, as the runtime behaves) with `kin` (what flows
+//! do to each other), `people`, `disturb` (faults), `judge` with `watch` and `alarms`, `oracle`, `sabotage` (mistakes that must be found), `campaign` (many seeds).
 
+mod alarms;
 mod campaign;
 mod dice;
 mod disturb;
 mod host;
 mod judge;
+mod kin;
 mod oracle;
+mod people;
 mod plan;
 mod rule;
 mod sabotage;
+mod watch;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +29,7 @@ use std::sync::Arc;
 
 use orc_domain::effect::Effect;
 use orc_domain::flow::FlowSpec;
-use orc_domain::ids::FlowId;
+use orc_domain::ids::{ContentHash, FlowId};
 use orc_domain::input::Signed;
 use orc_domain::time::Timestamp;
 use orc_domain::transition::Transition;
@@ -137,6 +141,9 @@ struct Sim<'a> {
     storm: usize,
     /// Steps in which nothing was done: time passed, or an alarm found that its step still waits for a slot.
     vain: u64,
+    /// What there is to start, by its hash.
+    plans: BTreeMap<ContentHash, Arc<Plan>>,
+    next_message: u32,
     /// Flows whose end was dealt with.
     buried: BTreeSet<FlowId>,
     spoiled: bool,
@@ -163,6 +170,8 @@ impl<'a> Sim<'a> {
             done: Vec::new(),
             storm: 1,
             vain: 0,
+            plans: BTreeMap::new(),
+            next_message: 0,
             buried: BTreeSet::new(),
             spoiled: false,
             result: Simulation {
@@ -230,7 +239,10 @@ impl<'a> Sim<'a> {
     }
 
     fn expect(&mut self, at: i64, spec: FlowSpec, plan: Arc<Plan>) {
-        self.model.pipeline_insert(plan.hash.clone(), Arc::clone(&plan.pipeline), String::new());
+        for plan in plan.children.iter().chain([&plan]) {
+            self.model.pipeline_insert(plan.hash.clone(), Arc::clone(&plan.pipeline), String::new());
+            self.plans.insert(plan.hash.clone(), Arc::clone(plan));
+        }
         self.judge.expect(spec.clone(), plan);
         self.coming.push((at, spec));
         self.result.flows += 1;

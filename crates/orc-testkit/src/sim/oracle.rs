@@ -2,13 +2,14 @@
 //! outcomes only. It shares no code with the engine and evaluates no expression.
 
 use orc_domain::expr::StatusFn;
-use orc_domain::flow::{FlowOutcome, FlowState, SkipReason, Step, StepOutcome};
-use orc_domain::graph::{PhaseKind, StepSpec};
-use orc_domain::run::{Cause, RunOutcome, RunState};
+use orc_domain::flow::{FlowOutcome, FlowState, Origin, SkipReason, Step, StepOutcome};
+use orc_domain::graph::{OnLimit, PhaseKind, StepSpec};
+use orc_domain::request::Answer;
+use orc_domain::run::{Cause, Failure, Run, RunOutcome, RunState};
 use orc_domain::value::Value;
 
-use super::judge::{Shadow, ended_well, failure_of, has_failed, outcome_of};
-use super::plan::{Fan, Plan, StepPlan, When};
+use super::judge::{Shadow, ended_well, failure_of, has_failed, is_owing, outcome_of, used_up};
+use super::plan::{Fan, Kind, Plan, REMINDERS, StepPlan, Until, When};
 use super::rule::{Checked, Rule, hold};
 
 /// What a step must have come to before its action was looked at.
@@ -26,30 +27,44 @@ pub(crate) fn judge(shadow: &Shadow) -> Checked {
     let Some(FlowState::Finished { outcome, at }) = shadow.head.as_ref().map(|head| &head.state) else {
         return Ok(());
     };
-    let expected = flow_outcome(shadow);
+    let expected = flow_outcome(shadow, *outcome);
     // The deadline passed and the last step ended in one commit: which came first is not known any more.
     let close = shadow.finally_deadline.is_some_and(|deadline| *at >= deadline) && !shadow.finally_overran;
     let either = close && *outcome == FlowOutcome::Failed && expected == FlowOutcome::Succeeded;
     hold(*outcome == expected || either, Rule::Outcome, flow, || {
         format!("the flow is {}, and should be {}", outcome.word(), expected.word())
     })?;
-    let definitions = shadow.plan.pipeline.steps.iter().zip(&shadow.plan.steps);
-    for (step, (spec, plan)) in shadow.steps.iter().zip(definitions) {
-        judge_step(shadow, step, spec, *plan)?;
+    if never_began(shadow) {
+        return Ok(());
     }
-    for element in shadow.steps.iter().skip(shadow.plan.steps.len()) {
-        let plan = shadow.plan.steps[element.spec.0 as usize];
-        judge_leaf(shadow, element, plan)?;
+    for step in &shadow.steps {
+        let at = step.spec.0 as usize;
+        let (spec, plan) = (&shadow.plan.pipeline.steps[at], shadow.plan.steps[at]);
+        if step.origin.element().is_some() {
+            judge_act(shadow, step, plan)?;
+        } else {
+            judge_step(shadow, step, spec, plan)?;
+        }
     }
     Ok(())
 }
 
-fn flow_outcome(shadow: &Shadow) -> FlowOutcome {
-    let roots = shadow.steps.iter().zip(&shadow.plan.pipeline.steps);
+/// Its concurrency group was full, or had no name: every step was given up before anything began.
+fn never_began(shadow: &Shadow) -> bool {
+    let given_up = |step: &Step| outcome_of(step) == Some(&StepOutcome::Cancelled);
+    shadow.plan.pipeline.concurrency.is_some() && shadow.runs.is_empty() && shadow.steps.iter().all(given_up)
+}
+
+fn flow_outcome(shadow: &Shadow, outcome: FlowOutcome) -> FlowOutcome {
+    let roots = shadow.steps.iter().zip(&shadow.plan.pipeline.steps).take(shadow.roots());
     let failed = roots.into_iter().any(|(step, spec)| has_failed(step) && !spec.continue_on_fail);
     if shadow.cancels() > 0 {
         FlowOutcome::Cancelled
-    } else if failed || finally_ran_out(shadow) {
+    } else if outcome == FlowOutcome::BudgetExhausted && shadow.was_told("WallReached") {
+        outcome
+    } else if never_began(shadow) {
+        if shadow.plan.broken_group { FlowOutcome::Failed } else { FlowOutcome::Cancelled }
+    } else if failed || finally_ran_out(shadow) || shadow.plan.broken_output {
         FlowOutcome::Failed
     } else {
         FlowOutcome::Succeeded
@@ -58,12 +73,8 @@ fn flow_outcome(shadow: &Shadow) -> FlowOutcome {
 
 /// The deadline of `finally` ended something.
 fn finally_ran_out(shadow: &Shadow) -> bool {
-    let by_sibling = |step: &Step| {
-        let spec = &shadow.plan.pipeline.steps[step.spec.0 as usize];
-        step.origin.element().is_some() && spec.fan.as_ref().is_some_and(|fan| fan.fail_fast)
-    };
     let mut finally = shadow.steps.iter().filter(|step| shadow.phase(step) == PhaseKind::Finally);
-    let cancelled = finally.any(|step| outcome_of(step) == Some(&StepOutcome::Cancelled) && !by_sibling(step));
+    let cancelled = finally.any(|step| outcome_of(step) == Some(&StepOutcome::Cancelled) && !shadow.fails_fast(step));
     shadow.finally_overran || (cancelled && shadow.cancels() == 0)
 }
 
@@ -80,12 +91,16 @@ fn judge_step(shadow: &Shadow, step: &Step, spec: &StepSpec, plan: StepPlan) -> 
         return if kept.outcome == *outcome { Ok(()) } else { wrong("taken over") };
     }
     if *outcome == StepOutcome::Cancelled {
-        let asked = shadow.cancels() > 0 || (spec.phase == PhaseKind::Finally && finally_ran_out(shadow));
+        let asked = match spec.phase {
+            PhaseKind::Main => shadow.was_unwanted(),
+            PhaseKind::Finally => shadow.cancels() > 0 || finally_ran_out(shadow),
+        };
+        let asked = asked || shadow.fails_fast(step);
         return if asked { Ok(()) } else { wrong("anything but cancelled") };
     }
-    let expected = expect(shadow, spec, plan);
+    let expected = expect(shadow, step, plan);
     // Whether the flow was stopped when `finally` looked at it is not known any more.
-    let stopped_since = spec.phase == PhaseKind::Finally && shadow.cancels() > 0;
+    let stopped_since = spec.phase == PhaseKind::Finally && shadow.was_unwanted();
     if stopped_since && matches!(plan.when, When::Status(StatusFn::Success | StatusFn::Cancelled)) {
         return Ok(());
     }
@@ -93,26 +108,25 @@ fn judge_step(shadow: &Shadow, step: &Step, spec: &StepSpec, plan: StepPlan) -> 
         Expected::SkippedByParent => matches!(outcome, StepOutcome::Skipped(SkipReason::Parent { .. })),
         Expected::SkippedByCondition => matches!(outcome, StepOutcome::Skipped(SkipReason::Condition)),
         Expected::ConditionFails => failed_by(step, &Cause::Expression),
-        Expected::Acts => return judge_action(shadow, step, spec, plan),
+        Expected::Acts => return judge_action(shadow, step, plan),
     };
     if right { Ok(()) } else { wrong(&format!("{expected:?}")) }
 }
 
-fn expect(shadow: &Shadow, spec: &StepSpec, plan: StepPlan) -> Expected {
-    let parents: Vec<(&Step, &StepSpec)> = spec
-        .needs
-        .iter()
-        .map(|need| need.0 as usize)
-        .map(|at| (&shadow.steps[at], &shadow.plan.pipeline.steps[at]))
-        .collect();
+fn expect(shadow: &Shadow, step: &Step, plan: StepPlan) -> Expected {
+    let spec = shadow.spec_of(step);
+    let parents = spec.needs.iter().filter_map(|need| shadow.instance(step, need.0 as usize));
+    let parents: Vec<(&Step, &StepSpec)> = parents.map(|parent| (parent, shadow.spec_of(parent))).collect();
+    // In the rounds of `finally` a step looks at its parents, as in those of the main part.
+    let phase = if step.origin == Origin::Root { spec.phase } else { PhaseKind::Main };
     let accepted = |(step, spec): &(&Step, &StepSpec)| ended_well(step) || (has_failed(step) && spec.continue_on_fail);
     let by_condition = |truth: bool| if truth { Expected::Acts } else { Expected::SkippedByCondition };
     match plan.when {
-        When::Status(function) => by_condition(match (function, spec.phase) {
+        When::Status(function) => by_condition(match (function, phase) {
             (StatusFn::Always, _) => true,
             (StatusFn::Success, PhaseKind::Main) => parents.iter().all(accepted),
             (StatusFn::Failure, PhaseKind::Main) => parents.iter().any(|(step, _)| has_failed(step)),
-            (StatusFn::Cancelled, PhaseKind::Main) => false,
+            (StatusFn::Cancelled, PhaseKind::Main) => parents.iter().any(|(step, _)| was_cancelled(step)),
             (StatusFn::Skipped, PhaseKind::Main) => parents.iter().any(|(step, _)| was_skipped(step)),
             (StatusFn::Success, PhaseKind::Finally) => !main_failed(shadow),
             (StatusFn::Failure, PhaseKind::Finally) => main_failed(shadow),
@@ -126,10 +140,14 @@ fn expect(shadow: &Shadow, spec: &StepSpec, plan: StepPlan) -> Expected {
 }
 
 fn main_failed(shadow: &Shadow) -> bool {
-    let roots = shadow.steps.iter().zip(&shadow.plan.pipeline.steps);
+    let roots = shadow.steps.iter().zip(&shadow.plan.pipeline.steps).take(shadow.roots());
     roots
         .filter(|(_, spec)| spec.phase == PhaseKind::Main)
         .any(|(step, spec)| has_failed(step) && !spec.continue_on_fail)
+}
+
+fn was_cancelled(step: &Step) -> bool {
+    outcome_of(step) == Some(&StepOutcome::Cancelled)
 }
 
 fn was_skipped(step: &Step) -> bool {
@@ -140,12 +158,12 @@ fn failed_by(step: &Step, cause: &Cause) -> bool {
     matches!(outcome_of(step), Some(StepOutcome::Failed(failure)) if failure.cause == *cause)
 }
 
-fn judge_action(shadow: &Shadow, step: &Step, spec: &StepSpec, plan: StepPlan) -> Checked {
+fn judge_action(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
     let Some(fan) = plan.fan else {
-        return judge_leaf(shadow, step, plan);
+        return judge_act(shadow, step, plan);
     };
     let written = shadow.totals.get(&step.path).copied();
-    let right = match list_of(shadow, spec, fan) {
+    let right = match list_of(shadow, step, fan) {
         None => failed_by(step, &Cause::Expansion) && written.is_none(),
         Some(0) => outcome_of(step) == Some(&StepOutcome::NoChange),
         // How it ended follows from its elements and is judged when it ends.
@@ -157,50 +175,123 @@ fn judge_action(shadow: &Shadow, step: &Step, spec: &StepSpec, plan: StepPlan) -
 }
 
 /// The length of the list that a fan-out had to find; `None` when it had to find none.
-fn list_of(shadow: &Shadow, spec: &StepSpec, fan: Fan) -> Option<u32> {
+fn list_of(shadow: &Shadow, step: &Step, fan: Fan) -> Option<u32> {
     if fan == Fan::Parent {
-        let parent = spec.needs.first().map(|need| need.0 as usize)?;
-        let leaf = shadow.plan.steps[parent].fan.is_none();
-        let delivered = outcome_of(&shadow.steps[parent]) == Some(&StepOutcome::Succeeded);
-        if !leaf || !delivered {
+        let parent = shadow.instance(step, shadow.spec_of(step).needs.first()?.0 as usize)?;
+        let plan = shadow.plan.steps[parent.spec.0 as usize];
+        let puts_out = plan.fan.is_none() && matches!(plan.kind, Kind::Run | Kind::Agent);
+        // An agent that delivered was woken again and then ended otherwise.
+        let delivered = outcome_of(parent) == Some(&StepOutcome::Succeeded) || parent.output.is_some();
+        if !puts_out || !delivered {
             return None;
         }
     }
     Plan::elements(fan)
 }
 
-/// A step that runs: how it ended follows from its runs.
-fn judge_leaf(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
+/// A step that acts: how it ended follows from its runs, or from what it waited for.
+fn judge_act(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
     let flow = shadow.spec.id;
     let Some(outcome) = outcome_of(step) else { return Ok(()) };
     let runs = shadow.runs_of(step.no);
     if shadow.spec.taken_over.contains_key(&step.path) {
         return hold(runs.is_empty(), Rule::TakenOver, flow, || format!("`{}` was taken over and ran", step.path));
     }
+    let spec = shadow.spec_of(step);
+    let may_skip = spec.concurrency.as_ref().is_some_and(|group| group.on_limit == OnLimit::Skip);
+    let ran_out = spec.phase == PhaseKind::Finally && finally_ran_out(shadow);
+    let unwanted = ran_out || shadow.was_unwanted() || shadow.fails_fast(step);
+    let right = match outcome {
+        StepOutcome::Skipped(SkipReason::Group { .. }) => may_skip && step.attempts as usize == runs.len(),
+        StepOutcome::Cancelled => unwanted,
+        StepOutcome::Failed(failure) if failure.cause == Cause::Expression && plan.broken_env => runs.is_empty(),
+        _ => match plan.kind {
+            Kind::Run | Kind::Agent => return judge_leaf(shadow, step, (plan.kind, unwanted)),
+            Kind::Approval => judge_answer(shadow, step, outcome),
+            Kind::Pause => *outcome == StepOutcome::Succeeded,
+            Kind::Event => {
+                let in_vain = |failure: &Failure| matches!(failure.cause, Cause::NoEvent(_));
+                matches!(outcome, StepOutcome::Failed(failure) if in_vain(failure))
+                    || *outcome == StepOutcome::Succeeded
+            }
+            // The judge compares it with its child flow when it ends.
+            Kind::Child => match outcome {
+                StepOutcome::Failed(failure) => matches!(failure.cause, Cause::Child { .. }),
+                other => *other == StepOutcome::Succeeded,
+            },
+            Kind::Repeat(most, until) => judge_rounds(shadow, step, (most, until)),
+        },
+    };
+    hold(right, Rule::Outcome, flow, || format!("`{}` is {outcome:?}, and it is {plan:?}", step.path))
+}
+
+fn judge_answer(shadow: &Shadow, step: &Step, outcome: &StepOutcome) -> bool {
+    match (outcome, shadow.answer_of(step.no, None)) {
+        (StepOutcome::Succeeded, Some(Answer::Approved)) => true,
+        (StepOutcome::Failed(failure), Some(Answer::Denied)) => matches!(failure.cause, Cause::Answer { .. }),
+        _ => false,
+    }
+}
+
+fn judge_rounds(shadow: &Shadow, step: &Step, (most, until): (u32, Until)) -> bool {
+    let made = step.attempts;
+    let of_round = |other: &&Step, round: u32| matches!(other.origin, Origin::Round { of, number, .. } if of == step.no && number == round);
+    let failed = |round: u32| {
+        let mut steps = shadow.steps.iter().filter(|other| of_round(other, round));
+        steps.any(|other| has_failed(other) && !shadow.spec_of(other).continue_on_fail)
+    };
+    let earlier = (1..made).any(failed);
+    let right = match outcome_of(step) {
+        Some(StepOutcome::Succeeded) => match until {
+            Until::All => made == most && !failed(made),
+            Until::Yes => made == 1 && !failed(made),
+            Until::No | Until::Broken => false,
+        },
+        Some(StepOutcome::Failed(failure)) => match &failure.cause {
+            Cause::Round { number } => *number == made && failed(made),
+            Cause::Rounds { made: said } => until == Until::No && *said == made && made == most && !failed(made),
+            Cause::Expression => until == Until::Broken && made == 1 && !failed(made),
+            _ => false,
+        },
+        _ => false,
+    };
+    right && !earlier && made >= 1
+}
+
+/// A step that runs: how it ended follows from its runs.
+fn judge_leaf(shadow: &Shadow, step: &Step, (kind, unwanted): (Kind, bool)) -> Checked {
+    let flow = shadow.spec.id;
+    let Some(outcome) = outcome_of(step) else { return Ok(()) };
+    let runs = shadow.runs_of(step.no);
     let numbered = runs.iter().zip(1..).all(|(run, attempt)| run.attempt == attempt);
     hold(numbered && step.attempts as usize == runs.len(), Rule::Attempts, flow, || {
         format!("`{}` counts {} attempts of {}", step.path, step.attempts, runs.len())
     })?;
-    let spec = &shadow.plan.pipeline.steps[step.spec.0 as usize];
-    let delivered =
-        |run: &orc_domain::run::Run| matches!(run.state, RunState::Finished { outcome: RunOutcome::Delivered, .. });
+    let spec = shadow.spec_of(step);
+    let ended = |run: &Run, wanted: &RunOutcome| matches!(&run.state, RunState::Finished { outcome, .. } if std::mem::discriminant(outcome) == std::mem::discriminant(wanted));
+    let delivered = |run: &Run| ended(run, &RunOutcome::Delivered);
     let last = runs.last().copied();
-    let early = runs.iter().rev().skip(1).any(|run| delivered(run));
-    let failures = runs.iter().filter(|run| failure_of(run).is_some_and(|cause| *cause != Cause::Lost));
-    let used_up = failures.count() >= spec.retry.attempts as usize;
-    let ran_out = spec.phase == PhaseKind::Finally && finally_ran_out(shadow);
-    let unwanted = ran_out || shadow.cancels() > 0 || spec.fan.as_ref().is_some_and(|fan| fan.fail_fast);
+    // A message that came while it ran has an agent woken again that delivered.
+    let early = kind == Kind::Run && runs.iter().rev().skip(1).any(|run| delivered(run));
+    let gave_up = used_up(&runs) >= spec.retry.attempts as usize;
+    let blocked = RunOutcome::Blocked { why: String::new() };
     let right = match outcome {
         StepOutcome::Succeeded => last.is_some_and(delivered),
         StepOutcome::Failed(failure) => match &failure.cause {
-            Cause::Expression => plan.broken_env && runs.is_empty(),
             Cause::LostNotIdempotent => !spec.idempotent && last.and_then(failure_of) == Some(&Cause::Lost),
             Cause::Quarantined { .. } => spec.idempotent && last.and_then(failure_of) == Some(&Cause::Lost),
-            Cause::Expansion | Cause::Elements { .. } | Cause::Lost => false,
-            cause => last.and_then(failure_of) == Some(cause) && (used_up || unwanted),
+            Cause::Missing => {
+                let owed = runs.iter().filter(|run| is_owing(run)).count();
+                last.is_some_and(is_owing) && (owed > REMINDERS || unwanted)
+            }
+            Cause::Answer { .. } => {
+                last.is_some_and(|run| ended(run, &blocked)) && shadow.answer_of(step.no, last) == Some(Answer::Denied)
+            }
+            Cause::Silent(_) | Cause::Wall(_) => last.and_then(failure_of) == Some(&failure.cause),
+            Cause::Expansion | Cause::Elements { .. } | Cause::Lost | Cause::Expression => false,
+            cause => last.and_then(failure_of) == Some(cause) && (gave_up || unwanted),
         },
-        StepOutcome::Cancelled => unwanted,
-        StepOutcome::NoChange | StepOutcome::Skipped(_) => false,
+        StepOutcome::Cancelled | StepOutcome::NoChange | StepOutcome::Skipped(_) => false,
     };
     hold(right && !early, Rule::Outcome, flow, || {
         let ends: Vec<_> = runs.iter().map(|run| &run.state).collect();
@@ -215,7 +306,7 @@ pub(crate) fn kept_by_retry(shadow: &Shadow) -> Vec<(usize, Option<&Value>)> {
     let mut redone = vec![false; specs.len()];
     let mut kept = Vec::new();
     // Needs always name earlier steps in simulated pipelines, so one pass is enough.
-    for (at, spec) in specs.iter().enumerate() {
+    for (at, spec) in specs.iter().enumerate().take(shadow.roots()) {
         let step = &shadow.steps[at];
         let cancelled = outcome_of(step) == Some(&StepOutcome::Cancelled);
         let given = shadow.spec.taken_over.get(&step.path).filter(|_| cancelled);

@@ -44,6 +44,18 @@ pub enum Rule {
     Repeatable,
     /// A decision keeps the contract of the store.
     Contract,
+    /// Places in a concurrency group are held by what is in them, and are not more than its limit.
+    Places,
+    /// A request is resolved once, and only by whom it is for.
+    Requests,
+    /// Nothing starts while it is held.
+    Held,
+    /// What a flow used is what its runs used, and nothing that an agent told of at its end is lost.
+    Spend,
+    /// A message is read by one run, unless that was lost or never began.
+    Messages,
+    /// A step ends as its child flow did, and a flow after its children.
+    Kin,
     /// Every flow ends within a bounded number of steps once nothing disturbs it.
     Ends,
 }
@@ -69,6 +81,12 @@ impl fmt::Display for Rule {
             Self::Stopped => "nothing starts after a cancel",
             Self::Repeatable => "equal arguments give equal decisions",
             Self::Contract => "decisions keep the store's contract",
+            Self::Places => "places are what is in them",
+            Self::Requests => "a request is resolved once, by whom it is for",
+            Self::Held => "nothing starts while it is held",
+            Self::Spend => "spend is never lost",
+            Self::Messages => "a message is read once",
+            Self::Kin => "children end before their parents",
             Self::Ends => "every flow ends",
         };
         f.write_str(text)

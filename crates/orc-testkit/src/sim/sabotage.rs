@@ -3,15 +3,18 @@
 
 use std::sync::Arc;
 
+use orc_domain::agent::Usage;
+use orc_domain::claim::Claim;
 use orc_domain::effect::{Change, Decision, Effect, EffectKind};
 use orc_domain::event::Fact;
 use orc_domain::flow::{Flow, FlowOutcome, FlowState, Step, StepOutcome, StepState, Stop};
 use orc_domain::graph::{PhaseKind, Pipeline};
+use orc_domain::hold::HoldScope;
 use orc_domain::ids::{EffectId, RunId};
 use orc_domain::input::{Ending, Input, Signed};
 use orc_domain::run::{Run, RunState, WakeReason};
 
-use super::plan::delivered;
+use super::plan::{LEAD, delivered};
 use super::rule::Rule;
 
 /// A mistake.
@@ -47,11 +50,21 @@ pub enum Sabotage {
     DropInput,
     /// A run is started without having been claimed.
     StartUnclaimed,
+    /// A place in a concurrency group is not given back.
+    KeepPlace,
+    /// The answer of whoever may not answer counts.
+    BelieveStranger,
+    /// A child flow that failed is taken for one that succeeded.
+    MishearChild,
+    /// What agents used is forgotten.
+    ForgetSpend,
+    /// A step of a held flow is started.
+    IgnoreHold,
 }
 
 impl Sabotage {
     /// Every mistake, and the rules of which one must be found broken.
-    pub const ALL: [(Self, &'static [Rule]); 14] = [
+    pub const ALL: [(Self, &'static [Rule]); 19] = [
         (Self::DropRelease, &[Rule::Slots]),
         (Self::ClearAlarm, &[Rule::Alarm]),
         (Self::Reopen, &[Rule::Final]),
@@ -66,6 +79,11 @@ impl Sabotage {
         (Self::ForgetClaim, &[Rule::NotIdempotent, Rule::Losses]),
         (Self::DropInput, &[Rule::Ends]),
         (Self::StartUnclaimed, &[Rule::OneRun]),
+        (Self::KeepPlace, &[Rule::Places]),
+        (Self::BelieveStranger, &[Rule::Requests]),
+        (Self::MishearChild, &[Rule::Kin]),
+        (Self::ForgetSpend, &[Rule::Spend]),
+        (Self::IgnoreHold, &[Rule::Held]),
     ];
 
     /// Changes an input before it is decided about.
@@ -76,6 +94,12 @@ impl Sabotage {
             (Self::BelieveFailure, Input::RunEnded { run, ending, .. }) if flow.runs.contains_key(run) => {
                 *ending = Ending::Delivered { output: delivered() };
             }
+            (Self::BelieveStranger, Input::Answer { standing, .. }) => {
+                standing.names.insert(LEAD.to_owned());
+            }
+            (Self::MishearChild, Input::ChildEnded { outcome: outcome @ FlowOutcome::Failed, .. }) => {
+                *outcome = FlowOutcome::Succeeded;
+            }
             _ => {}
         }
         signed
@@ -84,7 +108,16 @@ impl Sabotage {
     /// Changes a decision before it is committed; true when there was something to change.
     pub(super) fn spoil(self, spoil: &Spoil<'_>, decision: &mut Decision) -> bool {
         match self {
-            Self::None | Self::ForgetClaim | Self::BelieveFailure | Self::DropInput | Self::StartUnclaimed => false,
+            Self::None
+            | Self::ForgetClaim
+            | Self::BelieveFailure
+            | Self::DropInput
+            | Self::StartUnclaimed
+            | Self::BelieveStranger
+            | Self::MishearChild => false,
+            Self::KeepPlace => keep_place(decision),
+            Self::ForgetSpend => forget_spend(decision),
+            Self::IgnoreHold => ignore_hold(spoil, decision),
             Self::DropRelease => decision.releases.pop().is_some(),
             Self::ClearAlarm => clear_alarm(decision),
             Self::Reopen => !decision.is_empty() && reopen(spoil, decision),
@@ -115,6 +148,30 @@ fn clear_alarm(decision: &mut Decision) -> bool {
 
 fn is_live(decision: &Decision) -> bool {
     matches!(decision.changes.last(), Some(Change::Head(head)) if matches!(head.state, FlowState::Live { .. }))
+}
+
+fn keep_place(decision: &mut Decision) -> bool {
+    let place = decision.releases.iter().position(|claim| matches!(claim, Claim::Group { .. }));
+    place.map(|at| decision.releases.remove(at)).is_some()
+}
+
+fn forget_spend(decision: &mut Decision) -> bool {
+    let Some(Change::Head(head)) = decision.changes.last_mut() else {
+        return false;
+    };
+    std::mem::take(&mut head.usage) != Usage::default()
+}
+
+fn ignore_hold(spoil: &Spoil<'_>, decision: &mut Decision) -> bool {
+    let held = |flow: &Flow| flow.head.holds.iter().any(|hold| hold.scope == HoldScope::Flow);
+    let ready = |step: &&Step| matches!(step.state, StepState::Ready { .. });
+    let step = spoil.next.steps.iter().find(ready).filter(|_| held(spoil.old) && held(spoil.next));
+    let Some(step) = step.cloned().filter(|_| !decision.is_empty() && is_live(decision)) else { return false };
+    let run = begun(&step, step.attempts + 1, spoil);
+    put(decision, Step { state: StepState::Active { run: run.id }, ..step });
+    let head = decision.changes.len() - 1;
+    decision.changes.insert(head, Change::Run(run));
+    true
 }
 
 /// Replaces the row of a step, or adds it before the rows of runs.

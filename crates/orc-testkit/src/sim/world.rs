@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use orc_domain::agent::{Statistics, Usage};
 use orc_domain::ids::{FlowId, InstanceId, RunId};
-use orc_domain::input::{Ending, Input};
+use orc_domain::input::{Ending, Input, Told};
 use orc_domain::path::StepPath;
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process};
 
@@ -23,6 +24,23 @@ pub(crate) struct Living {
     nature: Nature,
     /// Requests to end that had no effect so far.
     ignored: u32,
+    /// As an agent: what it does; none: a command.
+    agent: Option<Script>,
+}
+
+/// How an agent behaves while it lives.
+#[derive(Clone, Copy, Debug, Default)]
+struct Script {
+    /// Says nothing at all.
+    silent: bool,
+    /// Does the same again and again.
+    circles: bool,
+    /// Says now and then that it used less than before.
+    lies: bool,
+    /// What it has used so far.
+    calls: u64,
+    /// What it has said so far.
+    bytes: u64,
 }
 
 /// What it does when it is asked to end.
@@ -46,6 +64,7 @@ pub(crate) struct Started<'a> {
     pub(crate) run: RunId,
     pub(crate) instance: InstanceId,
     pub(crate) now: i64,
+    pub(crate) is_agent: bool,
 }
 
 /// All processes there are and were.
@@ -56,6 +75,8 @@ pub(crate) struct World {
     pub(crate) endings: BTreeMap<RunId, Ending>,
     /// How often each run was really started.
     pub(crate) starts: BTreeMap<RunId, u32>,
+    /// What each agent that ended by itself or by a signal used at least.
+    pub(crate) used: BTreeMap<RunId, u64>,
     /// How often a step was really started.
     pub(crate) step_starts: BTreeMap<(FlowId, StepPath), u32>,
     next_pid: i32,
@@ -64,17 +85,22 @@ pub(crate) struct World {
 impl World {
     /// Starts a process; true when another one of the same step lives.
     pub(crate) fn start(&mut self, started: Started<'_>, dice: &mut Dice) -> bool {
-        let Started { flow, path, run, instance, now } = started;
+        let Started { flow, path, run, instance, now, is_agent } = started;
         let twin = self.living.values().any(|other| other.flow == flow && other.path == *path);
         *self.starts.entry(run).or_default() += 1;
         *self.step_starts.entry((flow, path.clone())).or_default() += 1;
         let duration = |dice: &mut Dice| i64::try_from(dice.millis(1, 60_000)).unwrap_or(1);
         let choices = [(65, Some(true)), (20, Some(false)), (15, None)];
-        let (ends_at, ending) = match dice.weighted(&choices).flatten() {
+        let (mut ends_at, mut ending) = match dice.weighted(&choices).flatten() {
             Some(true) => (Some(now + duration(dice)), Ending::Delivered { output: delivered() }),
             Some(false) => (Some(now + duration(dice)), failed(Cause::Exit(1))),
             None => (None, failed(Cause::Signal(15))),
         };
+        let agent = is_agent.then(|| random_script(dice));
+        if let Some(script) = agent {
+            ending = random_ending(dice);
+            ends_at = (!script.silent && !script.circles).then(|| now + duration(dice));
+        }
         let natures = [(60, Nature::Obeys), (20, Nature::Ignores), (12, Nature::Late), (8, Nature::Stuck)];
         let living = Living {
             flow,
@@ -84,6 +110,7 @@ impl World {
             ending,
             nature: dice.weighted(&natures).unwrap_or(Nature::Obeys),
             ignored: 0,
+            agent,
         };
         self.living.insert(run, living);
         twin
@@ -131,10 +158,34 @@ impl World {
             .filter_map(|run| {
                 let living = self.living.remove(&run)?;
                 self.endings.insert(run, living.ending.clone());
+                let told = living.agent.map(|script| script.told());
+                if let Some(script) = living.agent {
+                    self.used.insert(run, script.calls);
+                }
                 let ending = living.ending;
-                Some((living.flow, Input::RunEnded { run, ending, told: None }))
+                Some((living.flow, Input::RunEnded { run, ending, told }))
             })
             .collect()
+    }
+
+    /// An agent says something, if one has anything to say.
+    pub(crate) fn say(&mut self, wall: i64, dice: &mut Dice) -> Option<(FlowId, Input)> {
+        let talks = |living: &Living| living.agent.is_some_and(|script| !script.silent);
+        let runs: Vec<RunId> = self.living.iter().filter(|(_, living)| talks(living)).map(|(run, _)| *run).collect();
+        let run = dice.pick(&runs)?;
+        let living = self.living.get_mut(&run)?;
+        let script = living.agent.as_mut()?;
+        script.calls += dice.next() % 4;
+        script.bytes += 100;
+        let told = script.told();
+        let mut usage = told.usage;
+        if script.lies && dice.permille(500) {
+            usage.calls /= 2;
+        }
+        let at = orc_domain::time::Timestamp::from_millis(wall);
+        let statistics = Statistics { last_output_at: Some(at), ..told.statistics };
+        let looping = script.circles && dice.permille(500);
+        Some((living.flow, Input::RunHeard { run, statistics, usage, looping }))
     }
 
     /// Ends what dead instances left. Nobody hears how.
@@ -145,6 +196,33 @@ impl World {
     /// Whether a process of this run lives.
     pub(crate) fn lives(&self, run: RunId) -> bool {
         self.living.contains_key(&run)
+    }
+}
+
+impl Script {
+    fn told(self) -> Told {
+        let usage = Usage { calls: self.calls, ..Usage::default() };
+        let statistics = Statistics { bytes: self.bytes, ..Statistics::default() };
+        Told { answer: Some("Done.".to_owned()), usage, stop: None, statistics }
+    }
+}
+
+fn random_script(dice: &mut Dice) -> Script {
+    let (silent, circles) = (dice.permille(120), dice.permille(100));
+    Script { silent, circles: circles && !silent, lies: dice.permille(200), calls: dice.next() % 3, bytes: 0 }
+}
+
+fn random_ending(dice: &mut Dice) -> Ending {
+    let upstream = || {
+        let (family, cause) = (ErrorFamily::TransientUpstream, Cause::Reported);
+        Ending::Failed(Failure { family, cause, detail: String::new() })
+    };
+    match dice.below(100) {
+        0..50 => Ending::Delivered { output: delivered() },
+        50..64 => Ending::NoDeliverable { missing: "a verdict".to_owned() },
+        64..78 => Ending::Blocked { why: "which one?".to_owned() },
+        78..90 => upstream(),
+        _ => failed(Cause::Exit(1)),
     }
 }
 
