@@ -2,10 +2,10 @@
 //! beside it. One is open until its flow was retried, or for as long as what it tells of goes on.
 
 use orc_domain::flow::{Flow, FlowOutcome, FlowState, Step, StepOutcome, StepState};
-use orc_domain::hold::HoldReason;
 use orc_domain::ids::FlowId;
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
+use orc_domain::request::{Request, RequestKind, RequestState};
 use orc_domain::run::{Cause, ErrorFamily, Failure};
 use orc_domain::time::Timestamp;
 use serde::Serialize;
@@ -39,19 +39,6 @@ pub(crate) struct Incident {
 pub(crate) fn of_flow(flow: &Flow, retried: bool) -> Vec<Incident> {
     let mut incidents: Vec<Incident> = flow.steps.iter().filter_map(|step| of_step(flow, step, retried)).collect();
     let id = flow.spec.id;
-    for hold in &flow.head.holds {
-        if let HoldReason::Wall(wall) = hold.reason {
-            incidents.push(Incident {
-                kind: "wall",
-                since: hold.since,
-                step: None,
-                what: format!("its budget of `{}` is used up, and nothing more of it starts", wall.word()),
-                who: "whoever may raise it",
-                command: "orchestrator approvals list".to_owned(),
-                ..blank(flow)
-            });
-        }
-    }
     // Failures without a step to blame: what the flow was made of could not be used, or a wall ended it.
     if let FlowState::Finished { at, outcome } = &flow.head.state
         && matches!(outcome, FlowOutcome::Failed | FlowOutcome::BudgetExhausted)
@@ -65,9 +52,27 @@ pub(crate) fn of_flow(flow: &Flow, retried: bool) -> Vec<Incident> {
     incidents
 }
 
+/// A wall that holds a flow, by the request to raise it.
+pub(crate) fn of_request(request: &Request) -> Option<Incident> {
+    let (RequestKind::Wall(wall), RequestState::Open { since, .. }) = (&request.kind, &request.state) else {
+        return None;
+    };
+    Some(Incident {
+        kind: "wall",
+        since: *since,
+        flow: Some(request.flow),
+        pipeline: None,
+        step: None,
+        what: format!("its budget of `{}` is used up, and nothing more of it starts", wall.word()),
+        who: "whoever may raise it",
+        command: format!("orchestrator approvals show {}", request.id),
+        open: true,
+    })
+}
+
 fn of_step(flow: &Flow, step: &Step, retried: bool) -> Option<Incident> {
     let StepState::Finished { outcome: StepOutcome::Failed(failure) } = &step.state else { return None };
-    // A fan-out, a round and the parent of a child only repeat what failed below them.
+    // What a fan-out, a round or a step with a child flow only repeats is none: it is told where it happened.
     let (kind, who) = kind_of(failure)?;
     Some(Incident {
         kind,
@@ -113,5 +118,40 @@ fn blank(flow: &Flow) -> Incident {
         who: "you",
         command: String::new(),
         open: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orc_domain::budget::Wall;
+    use orc_domain::request::Answer;
+    use orc_domain::time::Millis;
+
+    use super::*;
+
+    #[test]
+    fn what_a_person_should_look_at_has_a_kind_and_somebody() {
+        let by_nobody = Cause::Answer { by: Principal::System, answer: Answer::Denied };
+        let by_person = Cause::Answer { by: Principal::Os(5), answer: Answer::Denied };
+        let cases = [
+            (Cause::Quarantined { losses: 3 }, ErrorFamily::ProcessLost, Some("quarantined")),
+            (Cause::LostNotIdempotent, ErrorFamily::ProcessLost, Some("lost_not_idempotent")),
+            (Cause::Silent(Millis::ZERO), ErrorFamily::SilentRun, Some("silent")),
+            (Cause::Looping, ErrorFamily::Unknown, Some("looping")),
+            (Cause::Wall(Wall::Usd), ErrorFamily::BudgetExceeded, Some("wall")),
+            (by_nobody, ErrorFamily::Unknown, Some("deadline")),
+            (Cause::Start, ErrorFamily::SandboxInfrastructure, Some("infrastructure")),
+            (Cause::Reported, ErrorFamily::PolicyDenied, Some("policy")),
+            (by_person, ErrorFamily::Unknown, None),
+            (Cause::Exit(1), ErrorFamily::Unknown, None),
+            (Cause::Child { outcome: FlowOutcome::Failed }, ErrorFamily::Unknown, None),
+            (Cause::Elements { failed: 1, total: 2 }, ErrorFamily::Unknown, None),
+        ];
+        for (cause, family, wanted) in cases {
+            let failure = Failure { family, cause, detail: String::new() };
+            let kind = kind_of(&failure);
+            assert_eq!(kind.map(|(kind, _)| kind), wanted, "{failure}");
+            assert!(kind.is_none_or(|(_, who)| !who.is_empty()));
+        }
     }
 }

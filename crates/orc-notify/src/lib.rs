@@ -142,7 +142,11 @@ fn post(agent: &ureq::Agent, url: &str, key: &str, signature: Option<String>, bo
     if let Some(signature) = signature {
         request = request.header(SIGNATURE, signature);
     }
-    let answer = request.send(body).map_err(|error| NotifyError::Reach { source: Box::new(error) })?;
+    let answer = request.send(body).map_err(|error| match error {
+        // Its words hold the address, which may be a secret.
+        ureq::Error::BadUri(_) => NotifyError::Address,
+        error => NotifyError::Reach { source: Box::new(error) },
+    })?;
     let status = answer.status();
     if status.is_success() { Ok(()) } else { Err(NotifyError::Status { status: status.as_u16() }) }
 }

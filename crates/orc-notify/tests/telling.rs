@@ -143,6 +143,16 @@ async fn an_answer_that_is_no_success_is_told_and_nobody_is_followed() {
     assert!(matches!(error, NotifyError::Reach { .. }) && error.may_pass(), "{error}");
 }
 
+#[tokio::test]
+async fn an_address_that_is_none_is_not_repeated() {
+    for url in ["nonsense secret", "http://", "ftp://example.com/secret"] {
+        let way = Way::Webhook { url: url.to_owned(), secret: None };
+        let error = channels(way, LONG).deliver(0, &notice()).await.unwrap_err();
+        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(!format!("{error}: {source}").contains("secret"), "{error}: {source}");
+    }
+}
+
 #[test]
 fn the_signature_is_that_of_the_standard() {
     // RFC 4231, test case 2.

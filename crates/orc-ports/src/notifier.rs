@@ -103,6 +103,9 @@ pub enum NotifyError {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// The address is none.
+    #[error("its address cannot be used")]
+    Address,
     /// The address could not be reached.
     #[error("cannot be reached")]
     Reach {
@@ -123,7 +126,7 @@ impl NotifyError {
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         match self {
-            Self::Variable { .. } | Self::Start { .. } => false,
+            Self::Variable { .. } | Self::Start { .. } | Self::Address => false,
             Self::Exit { .. } | Self::Silent { .. } | Self::Reach { .. } => true,
             Self::Status { status } => *status >= 500 || *status == 408 || *status == 429,
         }

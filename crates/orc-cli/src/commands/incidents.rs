@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use orc_domain::flow::{FlowOutcome, FlowState};
 use orc_domain::ids::FlowId;
 use orc_domain::time::{Millis, Timestamp};
-use orc_ports::reader::{FlowFilter, FlowLine, Reader as _};
+use orc_ports::reader::{FlowFilter, FlowLine, Reader as _, RequestFilter};
 use orc_runtime::notifications;
 use orc_store_sqlite::SqliteReader;
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::evidence::{Carrier, Says};
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::hold::of_store;
-use crate::incident::{Incident, of_flow};
+use crate::incident::{Incident, of_flow, of_request};
 use crate::moment;
 use crate::output::{self, Form, say};
 use crate::view::columns::{Columns, clean_line};
@@ -28,6 +28,8 @@ const USUAL: Millis = Millis::from_secs(7 * 24 * 3600);
 const PAGE: u32 = 200;
 /// Flows that are looked through.
 const MOST: usize = 5_000;
+/// Open requests that are looked through for walls.
+const REQUESTS: u32 = 1_000;
 /// Characters of what happened.
 const WHAT: usize = 100;
 
@@ -39,6 +41,8 @@ pub(crate) async fn run(context: &Context, args: &IncidentsArgs) -> CommandResul
     };
     let reader = context.reader().await?;
     let (mut incidents, looked_at_all) = of_store_flows(&reader, since).await?;
+    let asked = reader.requests(RequestFilter::Open, REQUESTS).await.map_err(of_store)?;
+    incidents.extend(asked.iter().filter_map(|record| of_request(&record.request)));
     incidents.extend(of_holder(&Carrier::see(context).await, now));
     incidents.extend(undelivered(context));
     incidents.retain(|incident| incident.since >= since && (incident.open || !args.open));
@@ -96,13 +100,12 @@ fn may_have_any(line: &FlowLine, since: Timestamp) -> bool {
             line.steps.failed > 0 && *at >= since
         }
         FlowState::Finished { at, .. } => *at >= since,
-        FlowState::Live { .. } => line.steps.failed > 0 || line.steps.ready > 0 || line.steps.waiting > 0,
-        FlowState::Queued { .. } => false,
+        FlowState::Live { .. } | FlowState::Queued { .. } => line.steps.failed > 0,
     }
 }
 
 /// What keeps the holder of the data directory from going on.
-pub(crate) fn of_holder(carrier: &Carrier, now: Timestamp) -> Option<Incident> {
+fn of_holder(carrier: &Carrier, now: Timestamp) -> Option<Incident> {
     let Carrier::Process { holder, says } = carrier else { return None };
     let what = match says {
         Says::Carries { trouble: Some(trouble), .. } => format!("{} cannot go on: {trouble}", carrier.name()),

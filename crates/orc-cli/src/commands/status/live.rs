@@ -136,8 +136,6 @@ fn behind_paused(facts: &Facts<'_>) -> Option<Need> {
 /// What went wrong in a flow and nobody has seen to.
 pub(super) fn incidents(flow: &Flow, retried: bool) -> Vec<Need> {
     let open = of_flow(flow, retried).into_iter().filter(|incident| incident.open);
-    // The request to raise it says the same.
-    let open = open.filter(|incident| incident.kind != "wall" || flow.requests.is_empty());
     let need = |incident: Incident| Need {
         kind: "incident",
         flow: incident.flow,
