@@ -63,7 +63,7 @@ impl Draft<'_> {
             let detail = self.first_failure(no).unwrap_or_default();
             let cause = Cause::Round { number };
             StepOutcome::Failed(Failure { family: ErrorFamily::Unknown, cause, detail })
-        } else if count.cancelled > 0 || !self.is_wanted(no) {
+        } else if count.cancelled > 0 || !self.is_wanted(no) || self.resident.is_late(self.now) {
             self.take(Transition::RepeatCancelled);
             StepOutcome::Cancelled
         } else {

@@ -190,11 +190,15 @@ impl Resident {
     /// Whether steps of the current phase may start: they are wanted, nothing holds the flow, and the deadline of `finally`
     /// has not passed.
     pub(crate) fn may_start(&self, now: Timestamp) -> bool {
-        let late = match &self.flow.head.state {
+        self.is_open() && !self.is_late(now) && !self.is_held()
+    }
+
+    /// Whether the deadline of `finally` has passed.
+    pub(crate) fn is_late(&self, now: Timestamp) -> bool {
+        match &self.flow.head.state {
             FlowState::Live { phase: Phase::Finally { deadline }, .. } => *deadline <= now,
             FlowState::Queued { .. } | FlowState::Live { .. } | FlowState::Finished { .. } => false,
-        };
-        self.is_open() && !late && !self.is_held()
+        }
     }
 
     /// Whether a hold covers all of the flow.

@@ -220,3 +220,20 @@ fn rounds_in_finally_are_ended_at_its_deadline() {
     assert_eq!(scene.picture(), ["a: succeeded", "f: cancelled", "f~1/g: cancelled", "f~1/h: cancelled"]);
     assert_eq!(scene.outcome(), Some(FlowOutcome::Failed));
 }
+
+#[test]
+fn a_round_that_ends_after_the_deadline_of_finally_is_the_last() {
+    for asked_before in [true, false] {
+        let mut scene = Scene::begin(vec![step("a")], vec![repeat("f", 9, None, vec![step("g")])]);
+        scene.deliver("a");
+        scene.started("f~1/g");
+        if asked_before {
+            scene.wait(orc_domain::graph::FINALLY_DEADLINE);
+        } else {
+            scene.now = scene.now + orc_domain::graph::FINALLY_DEADLINE;
+        }
+        scene.deliver("f~1/g");
+        assert_eq!(scene.picture(), ["a: succeeded", "f: cancelled", "f~1/g: succeeded"]);
+        assert_eq!(scene.outcome(), Some(FlowOutcome::Failed));
+    }
+}
