@@ -165,7 +165,7 @@ fn people_groups_and_notifications() {
     assert_eq!(settings.notifications.value, wanted.map(|(target, on)| Notification { target, on }));
     let rows = settings.rows().map(|(key, value, origin)| format!("{key} {value} {origin}"));
     assert_eq!(
-        rows[4..],
+        rows[4..7],
         [
             "people alice bob orchestrator.yaml:1",
             "groups maintainers nobody orchestrator.yaml:4",

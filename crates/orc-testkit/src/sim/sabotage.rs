@@ -83,7 +83,8 @@ impl Sabotage {
         (Self::BelieveStranger, &[Rule::Requests]),
         (Self::MishearChild, &[Rule::Kin]),
         (Self::ForgetSpend, &[Rule::Spend]),
-        (Self::IgnoreHold, &[Rule::Held]),
+        // What was started shows either at once, or by the alarm that its flow does not have for it.
+        (Self::IgnoreHold, &[Rule::Held, Rule::Alarm]),
     ];
 
     /// Changes an input before it is decided about.
