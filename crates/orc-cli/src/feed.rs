@@ -113,12 +113,25 @@ impl Line {
         }
     }
 
-    /// Carries an unfinished flow on. False when the holder has ended.
+    /// Has an unfinished flow carried on. False when the holder ended before.
     pub(crate) async fn resume(&self, flow: FlowId) -> CommandResult<bool> {
         match self {
             Self::Own(dispatcher) => dispatcher.resume(flow).await.map(|()| true).map_err(of_dispatcher),
             Self::Holder(socket) => done(socket, Request::Resume { flow }).await,
         }
+    }
+
+    /// Has all unfinished flows carried on, which are `flows`. False when the holder ended before.
+    pub(crate) async fn resume_all(&self, flows: &[FlowId]) -> CommandResult<bool> {
+        let Self::Own(dispatcher) = self else {
+            for flow in flows {
+                if !self.resume(*flow).await? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        };
+        dispatcher.resume_all().await.map(|()| true).map_err(of_dispatcher)
     }
 
     /// Asks a flow to end. True when that changed anything, and where it stands now.

@@ -208,6 +208,14 @@ impl Dispatcher {
         children::carry_on(&self.shell, flow).await
     }
 
+    /// Carries every unfinished flow on. Those that only wait are not read until something of theirs is due.
+    ///
+    /// # Errors
+    /// When the store fails or the loop is ending.
+    pub async fn resume_all(&self) -> Result<(), DispatcherError> {
+        recovery::resume_all(&self.shell).await
+    }
+
     /// Sends an input to a flow, carrying it on if it was not, and waits until it is decided and committed.
     ///
     /// # Errors

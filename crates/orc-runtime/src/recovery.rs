@@ -2,24 +2,31 @@
 //!
 //! Holding the lock proves that every other instance is dead. Their processes are ended on proof, their runs are lost,
 //! and every unfinished flow hears so, whether this command goes on with it or not: a slot held by the dead would starve
-//! the living. Flows are carried on only where somebody asked for it.
+//! the living. Flows are carried on only where somebody asked for it; what only waits is not read for that, its alarm is
+//! enough.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use orc_domain::effect::Decision;
 use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
+use orc_domain::time::{Millis, Timestamp};
 use orc_engine::{Context, Resident, decide};
 use orc_ports::executor::Reaped;
 use orc_ports::store::{Commit, Committed, Instance, StoreError};
 
+use crate::children;
 use crate::dispatcher::DispatcherError;
 use crate::flow_loop::{Claims, load_with_claims};
 use crate::shell::Shell;
 
 /// Flows that are looked at in one read.
 const PAGE: u32 = 500;
+/// A flow that wants to start something has an alarm no later than this: it looks again for a slot every five seconds, for
+/// a place in a group every minute.
+const SOON: Millis = Millis::from_secs(60);
 
 /// What was found and done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +59,51 @@ pub(crate) async fn recover(shell: &Shell) -> Result<Recovered, DispatcherError>
         shell.store.instance_end(id, shell.clock.now()).await?;
     }
     Ok(recovered)
+}
+
+/// Carries all on that is not over. A flow that has nothing to deliver, no live run and an alarm that is far away only
+/// waits: it stays out of memory.
+pub(crate) async fn resume_all(shell: &Arc<Shell>) -> Result<(), DispatcherError> {
+    let mut busy = BTreeSet::new();
+    {
+        // Nobody carries a flow on meanwhile, so none ends between the look and its place among those that wait.
+        let left = shell.left.write().await;
+        if *left {
+            return Err(DispatcherError::Ending);
+        }
+        for with_effects in [true, false] {
+            let mut after = None;
+            loop {
+                let page = if with_effects {
+                    shell.store.flows_with_effects(after, PAGE).await?
+                } else {
+                    shell.store.flows_with_live_runs(after, PAGE).await?
+                };
+                let Some(last) = page.last() else { break };
+                after = Some(*last);
+                busy.extend(page);
+            }
+        }
+        let (soon, mut after) = (shell.clock.now() + SOON, None);
+        loop {
+            let page = shell.store.flows_due(Timestamp::from_millis(i64::MAX), after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(*last);
+            for (alarm, flow) in page {
+                if alarm <= soon {
+                    busy.insert(flow);
+                } else if !busy.contains(&flow) && !shell.router.carries(flow) && !shell.parked.holds(flow) {
+                    shell.live.send_modify(|live| *live += 1);
+                    shell.parked.park(flow, alarm);
+                }
+            }
+        }
+    }
+    for flow in busy {
+        let _entry = shell.enter().await?;
+        children::carry_on(shell, flow).await?;
+    }
+    Ok(())
 }
 
 /// Tells one flow which of its runs are lost. Nothing starts: no slot is offered.

@@ -182,6 +182,11 @@ impl Router {
         message
     }
 
+    /// Whether a flow is in memory.
+    pub(crate) fn carries(&self, flow: FlowId) -> bool {
+        lock(&self.loops).contains_key(&flow)
+    }
+
     pub(crate) fn flows(&self) -> Vec<FlowId> {
         lock(&self.loops).keys().copied().collect()
     }

@@ -1,8 +1,11 @@
 //! `cargo xtask bench`: how fast it is, as a table, beside what the machine itself can do.
 //!
 //! Whole processes are timed, each several times; a ratio compares two things that were measured in turn in the same run,
-//! so that a busy machine slows both. Nothing here fails because something is slow: it prints figures and targets
-//! (design: quality, "Speed").
+//! so that a busy machine slows both. Nothing here fails because something is slow: it prints figures, targets and whether
+//! they are met. `flows` has what needs a holder, `holder` how one is asked.
+
+mod flows;
+mod holder;
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{command, read, root, run};
+use crate::command::{command, read, run};
 
 /// Cold runs of one step.
 const COLD: usize = 20;
@@ -23,20 +26,42 @@ const FAN: usize = 1_000;
 
 const ONE: &str = "name: one\nworktree: in_place\nsteps:\n  one: { run: 'true' }\n";
 
-/// Measures everything and prints the table. Nothing is removed before the end: for a minute after many files were
-/// removed, ext4 looks for a place for each new one forty times as long, and that is what would be measured.
-pub(crate) fn bench() -> Result<()> {
+/// What can be measured, by name.
+type Row = (&'static str, fn(&Path, &Path) -> Result<()>);
+const ROWS: [Row; 9] = [
+    ("machine", |_, place| machine(place)),
+    ("cold", cold),
+    ("fan-out", fan_out),
+    ("latency", flows::latency),
+    ("expansion", flows::expansion),
+    ("answer", flows::answer),
+    ("waiting", flows::waiting),
+    ("million", flows::million),
+    ("store", |_, _| store()),
+];
+
+/// Measures what is named, or everything, and prints the table. Nothing is removed before the end: for a minute after many
+/// files were removed, ext4 looks for a place for each new one forty times as long, and that is what would be measured.
+pub(crate) fn bench(named: &[String]) -> Result<()> {
+    let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = named.iter().find(|name| !names.contains(&name.as_str())) {
+        bail!("`{unknown}` is no measurement; there are {}", names.join(", "));
+    }
     run(command("cargo").args(["build", "--release", "--quiet", "--package", "orc-cli"]))?;
-    let program = root().join("target/release/orchestrator");
-    let program = if program.is_file() { program } else { target()?.join("release/orchestrator") };
+    let program = target()?.join("release/orchestrator");
     let place = tempfile::tempdir()?;
-    fs::write(place.path().join("one.yaml"), ONE)?;
-    fs::write(place.path().join("fan.yaml"), fan())?;
-    println!("{:<52} {:>12} {:>12} {:>12}   target", "what", "min", "median", "max");
-    machine(place.path())?;
-    cold(&program, place.path())?;
-    fan_out(&program, place.path())?;
-    println!("\nstore, in one process (a transition is a step that ends and the next that starts, three commits):");
+    println!("load of the machine: {}", fs::read_to_string("/proc/loadavg")?.trim());
+    println!("{:<52} {:>12} {:>12} {:>12}", "what", "min", "median", "max");
+    for (name, measure) in ROWS {
+        if named.is_empty() || named.iter().any(|one| one == name) {
+            measure(&program, place.path()).with_context(|| format!("cannot measure `{name}`"))?;
+        }
+    }
+    Ok(())
+}
+
+fn store() -> Result<()> {
+    println!("store, in one process (a transition is a step that ends and the next that starts, three commits):");
     let example = ["run", "--release", "--quiet", "--package", "orc-store-sqlite", "--example", "transitions"];
     for line in read(command("cargo").args(example))?.lines() {
         println!("  {line}");
@@ -58,7 +83,7 @@ fn machine(place: &Path) -> Result<()> {
     for _ in 0..COLD {
         spawned.push(timed(|| quiet(command("sh").args(["-c", "true"])))?);
     }
-    row("machine: `sh -c true`, one process", &mut spawned, "");
+    row("machine: `sh -c true`, one process", &mut spawned);
     let mut synced = Vec::new();
     let mut file = fs::File::create(place.join("sync"))?;
     for _ in 0..50 {
@@ -67,12 +92,13 @@ fn machine(place: &Path) -> Result<()> {
             Ok(file.sync_data()?)
         })?);
     }
-    row("machine: write and sync 4 KiB", &mut synced, "");
+    row("machine: write and sync 4 KiB", &mut synced);
     Ok(())
 }
 
 /// One step, whole process, empty data directory.
 fn cold(program: &Path, place: &Path) -> Result<()> {
+    fs::write(place.join("one.yaml"), ONE)?;
     let mut took = Vec::new();
     for n in 0..COLD {
         let data = place.join(format!("cold-{n}"));
@@ -80,12 +106,15 @@ fn cold(program: &Path, place: &Path) -> Result<()> {
         orchestrator.arg("run").arg(place.join("one.yaml")).env("ORC_DATA", &data);
         took.push(timed(|| quiet(&mut orchestrator))?);
     }
-    row("cold `run` of one step, whole process", &mut took, "50 ms");
+    row("cold `run` of one step, whole process", &mut took);
+    let median = median(&took);
+    verdict("cold run, median", &format!("{median:.1?}"), "50 ms", median.as_millis() < 50);
     Ok(())
 }
 
 /// A thousand steps, sixteen at a time, in turn with `xargs`.
 fn fan_out(program: &Path, place: &Path) -> Result<()> {
+    fs::write(place.join("fan.yaml"), fan())?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for n in 0..PAIRS {
         let data = place.join(format!("fan-{n}"));
@@ -96,10 +125,12 @@ fn fan_out(program: &Path, place: &Path) -> Result<()> {
         xargs.args(["-c", &format!("seq {FAN} | xargs -P16 -I_ sh -c true")]);
         theirs.push(timed(|| quiet(&mut xargs))?);
     }
-    row("machine: 1,000 `sh -c true` by xargs -P16", &mut theirs, "");
-    row("fan-out of 1,000 `run: true`, 16 at a time", &mut ours, "");
-    let per_cent = 100 * median(&theirs).as_micros() / median(&ours).as_micros().max(1);
-    println!("{:<52} {:>12} {:>12} {:>12}   80 %", "  of xargs' rate", "", format!("{per_cent} %"), "");
+    row("machine: 1,000 `sh -c true` by xargs -P16", &mut theirs);
+    row("fan-out of 1,000 `run: true`, 16 at a time", &mut ours);
+    let ratio = |ours: Duration, theirs: Duration| 100 * theirs.as_micros() / ours.as_micros().max(1);
+    let (fastest, middle) = (ratio(ours[0], theirs[0]), ratio(median(&ours), median(&theirs)));
+    let figure = format!("{fastest} % of the fastest, {middle} % of the median");
+    verdict("fan-out, of the rate of xargs", &figure, "80 %", fastest >= 80);
     Ok(())
 }
 
@@ -123,11 +154,22 @@ fn median(figures: &[Duration]) -> Duration {
     figures.get(figures.len() / 2).copied().unwrap_or_default()
 }
 
-fn row(what: &str, figures: &mut [Duration], target: &str) {
+fn row(what: &str, figures: &mut [Duration]) {
     figures.sort_unstable();
     let text = |figure: Option<&Duration>| figure.map_or_else(String::new, |figure| format!("{figure:.1?}"));
     let (min, max) = (text(figures.first()), text(figures.last()));
-    println!("{what:<52} {min:>12} {:>12} {max:>12}   {target}", format!("{:.1?}", median(figures)));
+    println!("{what:<52} {min:>12} {:>12} {max:>12}", format!("{:.1?}", median(figures)));
+}
+
+/// A figure beside what it should be.
+fn verdict(what: &str, figure: &str, target: &str, met: bool) {
+    println!("  => {what}: {figure}; target {target}: {}", if met { "met" } else { "NOT MET" });
+}
+
+/// What `date +%s%N` prints.
+#[expect(clippy::disallowed_methods, reason = "measuring is what this module is for")]
+fn nanoseconds() -> Result<u128> {
+    Ok(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos())
 }
 
 /// The target directory, wherever cargo was told to put it.

@@ -45,7 +45,10 @@ enum Command {
     /// Simulate flows with faults, from random seeds, and check the invariants after every step.
     Sim(sim::SimArgs),
     /// Measure, and print a table of figures and targets.
-    Bench,
+    Bench {
+        /// Only these: machine, cold, fan-out, latency, expansion, answer, waiting, million, store.
+        rows: Vec<String>,
+    },
     /// Install what building and testing need and this machine lacks.
     Setup,
 }
@@ -59,7 +62,7 @@ fn main() -> ExitCode {
         }
         Command::Test { postgres, arguments } => suite::run(postgres, &arguments),
         Command::Sim(args) => sim::run(&args),
-        Command::Bench => bench::bench(),
+        Command::Bench { rows } => bench::bench(&rows),
         Command::Setup => suite::setup(),
     };
     match done {

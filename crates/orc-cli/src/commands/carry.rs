@@ -38,6 +38,8 @@ pub(crate) enum Work {
     New { spec: Box<FlowSpec>, definitions: Box<Definitions> },
     /// An unfinished one.
     Unfinished(FlowId),
+    /// One of all that are unfinished, which are carried on together.
+    OneOfAll(FlowId),
     /// An unfinished one, of which somebody wants something first.
     Changed(Principal, Change),
 }
@@ -46,7 +48,7 @@ impl Work {
     const fn flow(&self) -> FlowId {
         match self {
             Self::New { spec, .. } => spec.id,
-            Self::Unfinished(flow) => *flow,
+            Self::Unfinished(flow) | Self::OneOfAll(flow) => *flow,
             Self::Changed(_, change) => change.flow(),
         }
     }
@@ -146,6 +148,7 @@ async fn hand_over(line: &Line, work: &[Work]) -> CommandResult<bool> {
         let has_it = match item {
             Work::New { spec, definitions } => line.submit(spec, definitions).await?,
             Work::Unfinished(flow) => line.resume(*flow).await?,
+            Work::OneOfAll(_) => true,
             Work::Changed(by, change) => {
                 line.send(by.clone(), change.clone()).await?.is_some() && line.resume(change.flow()).await?
             }
@@ -154,7 +157,8 @@ async fn hand_over(line: &Line, work: &[Work]) -> CommandResult<bool> {
             return Ok(false);
         }
     }
-    Ok(true)
+    let all = work.iter().filter(|item| matches!(item, Work::OneOfAll(_))).map(Work::flow).collect::<Vec<_>>();
+    if all.is_empty() { Ok(true) } else { line.resume_all(&all).await }
 }
 
 async fn follow_all(context: &Context, line: &Line, work: &[Work], form: Form, ears: &mut Ears) -> CommandResult {

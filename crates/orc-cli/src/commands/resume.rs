@@ -41,7 +41,7 @@ async fn everything(context: &Context, reader: &SqliteReader) -> CommandResult<V
             say(&format!("{flow} stays paused; `orchestrator resume {flow}` lets it go on"));
         }
     }
-    Ok(flows.into_iter().map(Work::Unfinished).collect())
+    Ok(flows.into_iter().map(Work::OneOfAll).collect())
 }
 
 /// Flows that were named go on even when they were paused: that is what was asked for.
