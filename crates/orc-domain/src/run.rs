@@ -368,9 +368,11 @@ impl Failure {
     #[must_use]
     pub const fn is_incident(&self) -> bool {
         match &self.cause {
-            Cause::Quarantined { .. } | Cause::LostNotIdempotent | Cause::Silent(_) | Cause::Looping | Cause::Wall(_) => {
-                true
-            }
+            Cause::Quarantined { .. }
+            | Cause::LostNotIdempotent
+            | Cause::Silent(_)
+            | Cause::Looping
+            | Cause::Wall(_) => true,
             Cause::Answer { by, .. } => matches!(by, Principal::System),
             _ => matches!(self.family, ErrorFamily::SandboxInfrastructure | ErrorFamily::PolicyDenied),
         }

@@ -143,7 +143,7 @@ pub(crate) fn tell<'a>(shell: &'a Arc<Shell>, flow: FlowId, signed: &'a Signed) 
 /// Sends an input to a flow, carrying it on if it was not, and waits until it is decided and committed.
 pub(crate) async fn send(shell: &Arc<Shell>, flow: FlowId, signed: Signed) -> Result<Heard, DispatcherError> {
     let (reply, mut answer) = oneshot::channel();
-    if !shell.router.send(flow, What::Input(signed.clone(), Some(reply))) {
+    if !shell.router.send(flow, What::Input(Box::new(signed.clone()), Some(reply))) {
         let resident = load(shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
         if resident.flow().is_finished() {
             return Ok(Heard { changed: false, state: resident.flow().head.state.clone() });
@@ -152,7 +152,7 @@ pub(crate) async fn send(shell: &Arc<Shell>, flow: FlowId, signed: Signed) -> Re
         let effects = shell.store.effects_pending(flow).await?;
         let (reply, second) = oneshot::channel();
         answer = second;
-        FlowLoop::spawn(shell, flow, None, effects, Some(What::Input(signed, Some(reply))));
+        FlowLoop::spawn(shell, flow, None, effects, Some(What::Input(Box::new(signed), Some(reply))));
     }
     match answer.await {
         Ok(heard) => Ok(heard),

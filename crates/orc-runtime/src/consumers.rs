@@ -79,7 +79,7 @@ fn tell_waiting(shell: Arc<Shell>, event: Event) -> BoxFuture<'static, Result<()
                 at: event.body.at,
                 outcome: outcome.clone(),
             };
-            shell.wake(flow, What::Input(Signed { by: Principal::System, input }, None)).await;
+            shell.wake(flow, What::Input(Box::new(Signed { by: Principal::System, input }), None)).await;
         }
         Ok(())
     }

@@ -100,7 +100,7 @@ impl Ear {
 
     fn tell(&self, shell: &Shell, input: Input) {
         let signed = Signed { by: Principal::System, input };
-        shell.router.send(self.flow, What::Input(signed, None));
+        shell.router.send(self.flow, What::Input(Box::new(signed), None));
     }
 
     /// We asked it to end.

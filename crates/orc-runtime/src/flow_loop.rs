@@ -287,7 +287,7 @@ fn unpack(batch: Vec<Message>) -> (Vec<(Timestamp, Signed)>, Vec<oneshot::Sender
     for Message { at, what } in batch {
         match what {
             What::Input(signed, reply) => {
-                inputs.push((at, signed));
+                inputs.push((at, *signed));
                 replies.extend(reply);
             }
             What::Look => look = Some(at),

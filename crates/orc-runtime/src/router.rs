@@ -29,7 +29,7 @@ pub(crate) struct Message {
 #[derive(Debug)]
 pub(crate) enum What {
     /// Something it must hear, and who waits for the outcome.
-    Input(Signed, Option<oneshot::Sender<Heard>>),
+    Input(Box<Signed>, Option<oneshot::Sender<Heard>>),
     /// A slot may be free.
     Look,
 }
@@ -142,7 +142,7 @@ impl Router {
 
     /// Sends an input of ours. A flow that has ended needs none.
     fn deliver(&self, flow: FlowId, at: Timestamp, input: Input) {
-        let what = What::Input(Signed { by: Principal::System, input }, None);
+        let what = What::Input(Box::new(Signed { by: Principal::System, input }), None);
         self.push(flow, Message { at, what });
     }
 
