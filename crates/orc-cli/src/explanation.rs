@@ -20,7 +20,7 @@ mod hints;
 mod waits;
 
 pub(crate) use self::hints::answer;
-pub(crate) use self::waits::{other, who_may, words};
+pub(crate) use self::waits::{closing, other, who_may, words};
 
 use crate::evidence::{Carrier, Says, Seen};
 use crate::view::agent::liveness_of;

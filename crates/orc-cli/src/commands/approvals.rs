@@ -13,7 +13,7 @@ use super::change::{self, Said};
 use crate::args::{AnswerArgs, ApprovalsListArgs};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::explanation::who_may;
+use crate::explanation::{closing, who_may};
 use crate::failure::{CommandResult, Failure, not_found};
 use crate::feed::Change;
 use crate::hold::of_store;
@@ -52,7 +52,7 @@ fn table(requests: &[RequestRecord], now: Timestamp) -> Columns {
     let mut table = Columns::titled(&["REQUEST", "KIND", "ASKED", "STATE", "WHO", "FLOW", "STEP", "QUESTION"]);
     for RequestRecord { request, opened_at } in requests {
         let state = match &request.state {
-            RequestState::Open { deadline, .. } => format!("closes in {}", deadline.since(now)),
+            RequestState::Open { deadline, .. } => closing(request.on_timeout, *deadline, now),
             RequestState::Resolved { answer, .. } => answer.word().to_owned(),
         };
         let who = match &request.state {
@@ -121,11 +121,7 @@ fn print(request: &Request, now: Timestamp, form: Form) -> CommandResult {
             for tier in &request.tiers {
                 row("later", &format!("{} after {}", tier.by.join(", "), tier.after));
             }
-            let then = match request.on_timeout {
-                orc_domain::action::OnTimeout::Deny => "denied",
-                orc_domain::action::OnTimeout::Approve => "approved",
-            };
-            row("closes", &format!("in {}, and is then {then}", deadline.since(now)));
+            row("closes", &closing(request.on_timeout, *deadline, now));
         }
         RequestState::Resolved { at, by, answer, reason } => {
             row("answer", &format!("{} by {by} {}", answer.word(), ago(*at, now)));

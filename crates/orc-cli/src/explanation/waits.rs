@@ -92,12 +92,21 @@ fn asked(request: &Request, now: Timestamp) -> (String, String) {
         RequestKind::Question { .. } => "its agent asked",
     };
     let question = clean_line(&request.message, QUESTION);
-    let (age, left) = (now.since(since), deadline.since(now));
-    let then = match request.on_timeout {
+    let (age, closes) = (now.since(since), closing(request.on_timeout, deadline, now));
+    (format!("{asks} {age} ago ({id}): {question}; {closes}"), who_may(request))
+}
+
+/// What a deadline does, and when; or that it should have by now.
+pub(crate) fn closing(on_timeout: OnTimeout, deadline: Timestamp, now: Timestamp) -> String {
+    let then = match on_timeout {
         OnTimeout::Deny => "denied",
         OnTimeout::Approve => "approved",
     };
-    (format!("{asks} {age} ago ({id}): {question}; in {left} it is {then}"), who_may(request))
+    if deadline > now {
+        format!("in {} it is {then}", deadline.since(now))
+    } else {
+        format!("its deadline passed {} ago, and it is not {then} yet", now.since(deadline))
+    }
 }
 
 /// Who may answer, in words.

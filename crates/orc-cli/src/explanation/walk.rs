@@ -590,3 +590,10 @@ fn every_wait_has_a_reason_an_age_somebody_who_ends_it_and_a_command() {
     }
     assert_eq!(walked, BTreeSet::from(EVERY), "a state was not walked");
 }
+
+#[test]
+fn a_deadline_that_passed_is_not_shown_as_one_to_come() {
+    assert_eq!(closing(OnTimeout::Approve, at(-90), at(0)), "in 1m30s it is approved");
+    let late = "its deadline passed 5s ago, and it is not denied yet";
+    assert_eq!(closing(OnTimeout::Deny, at(5), at(0)), late);
+}

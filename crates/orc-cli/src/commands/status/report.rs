@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::evidence::{Carrier, Says};
-use crate::explanation::{Explanation, answer, as_text, who_may};
+use crate::explanation::{Explanation, answer, as_text, closing, who_may};
 use crate::view::agent::{usage_document, usage_words};
 use crate::view::columns::{Columns, clean_line};
 use crate::view::flow::ago;
@@ -64,6 +64,8 @@ pub(crate) struct Need {
     #[serde(serialize_with = "as_optional_text")]
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) then: Option<&'static str>,
+    #[serde(skip)]
+    pub(crate) on_timeout: Option<OnTimeout>,
     pub(crate) command: Option<String>,
 }
 
@@ -92,6 +94,7 @@ impl Need {
             who: Some(who_may(request)),
             deadline,
             then: Some(then),
+            on_timeout: Some(request.on_timeout),
             command: answer(request).into_iter().next(),
         }
     }
@@ -101,8 +104,8 @@ impl Need {
         let step = self.step.as_ref().map_or_else(String::new, |step| format!("{step}  "));
         let since = self.since.map_or_else(String::new, |since| format!(", for {}", now.since(since)));
         let who = self.who.as_ref().map_or_else(String::new, |who| format!("; for {}", clean_line(who, NAME)));
-        let then = match (self.deadline, self.then) {
-            (Some(deadline), Some(then)) => format!("; in {} it is {then}", deadline.since(now)),
+        let then = match (self.deadline, self.on_timeout) {
+            (Some(deadline), Some(on_timeout)) => format!("; {}", closing(on_timeout, deadline, now)),
             (Some(deadline), None) => format!("; until {deadline}"),
             (None, _) => String::new(),
         };
