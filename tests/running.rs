@@ -327,3 +327,24 @@ fn a_read_only_data_directory_is_said() {
     assert!(said.out.contains("code 8") && said.err.to_lowercase().contains("read-only"), "{}\n{}", said.out, said.err);
     assert!(said.out.contains("succeeded"), "reading still works: {}", said.out);
 }
+
+#[test]
+fn what_cannot_be_kept_fails_its_step_and_holds_nobody_up() {
+    let world = World::new();
+    world.pipeline(
+        "kept",
+        concat!(
+            "steps:\n",
+            "  link: { run: 'ln -s /etc/passwd out', artifacts: [out] }\n",
+            "  pipe: { run: 'mkfifo queue', artifacts: [queue] }\n",
+            "  folder: { run: 'mkdir many', artifacts: [many] }\n",
+            "  nothing: { run: 'true', artifacts: [gone] }\n",
+        ),
+    );
+    let said = world.run_to(1, &["run", "kept"]);
+    for why in
+        ["`out`: it leads out of the place", "`queue`: it is no file", "`many`: it is no file", "`gone`: No such file"]
+    {
+        assert!(said.out.contains(why), "{why}: {}", said.out);
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use orc_domain::flow::Artifact;
@@ -14,6 +15,8 @@ use orc_engine::Resident;
 
 use crate::shell::Shell;
 
+/// `O_NONBLOCK` of Linux: a pipe without a writer is opened at once, and then found to be no file.
+const NO_WAIT: i32 = 0o4000;
 /// Bytes copied at once.
 const CHUNK: usize = 64 * 1024;
 
@@ -66,7 +69,7 @@ fn copy(root: &Path, path: &str, place: &Path) -> Result<Artifact, String> {
     if !from.starts_with(&root) {
         return Err("it leads out of the place where the step works".to_owned());
     }
-    let mut source = std::fs::File::open(&from).map_err(text)?;
+    let mut source = std::fs::File::options().read(true).custom_flags(NO_WAIT).open(&from).map_err(text)?;
     let about = source.metadata().map_err(text)?;
     if !about.is_file() {
         return Err("it is no file; pack a folder into an archive to keep it".to_owned());
@@ -116,6 +119,8 @@ mod tests {
         let refused = |path: &str| copy(&root, path, &directory.path().join("kept/x")).unwrap_err();
         assert!(refused("link").contains("leads out"), "{}", refused("link"));
         assert!(refused("out").contains("no file"));
+        let made = std::os::unix::net::UnixListener::bind(root.join("socket"));
+        assert!(made.is_ok() && !refused("socket").is_empty());
         assert!(refused("nothing").contains("No such file"));
         assert!(!directory.path().join("kept/x").exists());
     }
