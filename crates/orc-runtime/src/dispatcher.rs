@@ -7,7 +7,7 @@ use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, RequestId};
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
-use orc_domain::request::{Answer, AnswerError};
+use orc_domain::request::{Answer, AnswerError, RequestState};
 use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, ReapError};
@@ -237,12 +237,23 @@ impl Dispatcher {
         match resident.check_answer(request, &by, &standing, subject.as_ref()) {
             Ok(()) => {}
             Err(Some(error)) => return Err(DispatcherError::Answer(error)),
-            Err(None) => return Err(DispatcherError::NoRequest(request)),
+            Err(None) => return Err(self.answered_before(request).await?),
         }
         let input = Input::Answer { request, answer, subject, standing, reason };
         let heard = children::send(&self.shell, flow, Signed { by, input }).await?;
         // Somebody else may have been faster, between the look and the answer.
-        if heard.changed { Ok(heard) } else { Err(DispatcherError::NoRequest(request)) }
+        if heard.changed { Ok(heard) } else { Err(self.answered_before(request).await?) }
+    }
+
+    /// Why a request is not open any more: who was first, if anybody was.
+    async fn answered_before(&self, request: RequestId) -> Result<DispatcherError, StoreError> {
+        let known = self.shell.reader.request(request).await?.map(|record| record.request.state);
+        Ok(match known {
+            Some(RequestState::Resolved { by, answer, .. }) => {
+                DispatcherError::Answer(AnswerError::Resolved { by, answer })
+            }
+            Some(RequestState::Open { .. }) | None => DispatcherError::NoRequest(request),
+        })
     }
 
     /// Whoever asked may have another account than the one they answer with.

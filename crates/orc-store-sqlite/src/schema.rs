@@ -44,8 +44,10 @@ pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin"), migration!(2
 /// The version this program writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// `orch` in ASCII.
-pub(crate) const APPLICATION_ID: i64 = 0x6f72_6368;
+/// `orc1` in ASCII: the layout of rows since steps have an origin.
+pub(crate) const APPLICATION_ID: i64 = 0x6f72_6331;
+/// `orch` in ASCII: the layout before, of which this program reads neither flows nor runs.
+const EARLIER_LAYOUT: i64 = 0x6f72_6368;
 
 /// An empty database in write-ahead mode, with every migration applied.
 pub(crate) const TEMPLATE: &[u8] = include_bytes!("../../../migrations/sqlite/template.db");
@@ -139,6 +141,11 @@ pub(crate) async fn version(connection: &mut SqliteConnection, path: &Path) -> R
 }
 
 fn judge_version(application: i64, found: i64, path: &Path) -> Result<i64, StoreError> {
+    if application == EARLIER_LAYOUT {
+        let why = "it was written before version 0.1 was complete, and this program cannot read its flows: move it away, or \
+                   name another data directory with --data";
+        return Err(cannot_open(path, io::Error::other(why)));
+    }
     // Zero and zero is a file that SQLite made and nobody filled.
     if application != APPLICATION_ID && (application, found) != (0, 0) {
         return Err(cannot_open(path, io::Error::other("it is a database of another program")));

@@ -107,7 +107,7 @@ async fn a_database_of_every_earlier_version_keeps_what_is_in_it() {
         let copies = tables.split(' ').map(|table| format!("INSERT INTO {table} SELECT * FROM filled.{table};"));
         let copies: String = copies.collect();
         let attach = format!("ATTACH '{}' AS filled", path.display());
-        let version = format!("PRAGMA application_id = 0x6f726368; PRAGMA user_version = {known}");
+        let version = format!("PRAGMA application_id = 0x6f726331; PRAGMA user_version = {known}");
         tamper(&old, &format!("{attach}; {copies} {version}")).await;
         assert_eq!(facts(&old).await.unwrap().schema, i64::try_from(known).unwrap());
         migrate(&old).await.unwrap();
@@ -117,6 +117,14 @@ async fn a_database_of_every_earlier_version_keeps_what_is_in_it() {
         assert_eq!(after.flow(flow_id(1)).await.unwrap(), before.flow(flow_id(1)).await.unwrap());
         assert_eq!(after.events(None, 0, 99).await.unwrap(), before.events(None, 0, 99).await.unwrap());
     }
+}
+
+#[tokio::test]
+async fn a_database_of_the_layout_before_is_refused_with_what_to_do() {
+    let (_directory, path) = place();
+    tamper(&path, "CREATE TABLE flows (id); PRAGMA application_id = 0x6f726368; PRAGMA user_version = 1").await;
+    let error = chain(&SqliteStore::open(&path).await.err().unwrap());
+    assert!(error.contains("move it away"), "{error}");
 }
 
 #[tokio::test]
