@@ -459,3 +459,31 @@ fn artifacts_go_with_their_flow_unless_one_that_stays_took_them_over() {
     assert_eq!((&applied["flows"], &applied["artifacts"]), (&serde_json::json!([first]), &serde_json::json!([])));
     assert_eq!(artifacts(), 1, "the retry took them over");
 }
+
+#[test]
+fn flows_that_only_wait_hear_their_answers_after_a_crash() {
+    let world = World::new();
+    let ask = "ask: { approval: { message: Go on? } }\n  next: { needs: ask, run: 'echo went >> went' }";
+    world.pipeline("asks", &format!("steps:\n  {ask}\n"));
+    let open = || -> Vec<Value> {
+        // At first there is no database.
+        let said = world.run(&["approvals", "list", "--output", "json"]);
+        let listed: Value = serde_json::from_str(&said.out).unwrap_or_default();
+        listed["requests"].as_array().cloned().unwrap_or_default()
+    };
+    for asked in 1..=2 {
+        let holder = world.start(&["run", "asks"]);
+        until("it asks", || open().len() == asked);
+        holder.signal(Signal::KILL);
+        holder.wait();
+    }
+    let holder = world.start(&["resume", "--all"]);
+    until("both are carried on", || {
+        world.json(&["status"])["holder"]["flows"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    for request in open() {
+        world.run_to(0, &["approvals", "approve", text(&request["id"])]);
+    }
+    assert_eq!(holder.wait().code, Some(0));
+    assert_eq!(lines(world.repo().join("went")).len(), 2);
+}
