@@ -225,6 +225,10 @@ fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String
 fn blocked(facts: &Facts<'_>, step: &Step) -> (String, String) {
     let Some(spec) = spec_of(facts, step) else { return unknown_definition() };
     let Some(open) = open_needs(facts, step) else { return unknown_definition() };
+    if let FlowState::Queued { group, .. } = &facts.flow.head.state {
+        let reason = format!("its flow has not begun: the concurrency group `{group}` is full");
+        return (reason, "whoever is in the group, by ending".to_owned());
+    }
     if waits_for_main(facts, spec) {
         let open = listed(open.iter().map(|step| format!("`{}`", step.path)).collect());
         return (format!("`finally` begins when all other steps are over; open: {open}"), "those steps".to_owned());
