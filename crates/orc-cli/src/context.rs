@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use orc_domain::ids::{FlowId, RequestId, RunId};
+use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
 use orc_domain::time::Timestamp;
 use orc_ports::clock::Clock as _;
@@ -123,6 +124,23 @@ impl Context {
                 known.ok_or_else(|| not_found(format!("there is no request {request}")))
             }
         }
+    }
+
+    /// The flow that an id means, and the step if it is that of a run or of a request.
+    pub(crate) async fn step_of(&self, reader: &SqliteReader, text: &str) -> CommandResult<(FlowId, Option<StepPath>)> {
+        Ok(match self.any_of(reader, text).await? {
+            AnyId::Flow(flow) => (flow, None),
+            AnyId::Run(run) => {
+                let record = reader.run(run).await.map_err(of_store)?;
+                let run = record.ok_or_else(|| not_found(format!("there is no run {run}")))?.run;
+                (run.flow, Some(run.path))
+            }
+            AnyId::Request(request) => {
+                let record = reader.request(request).await.map_err(of_store)?;
+                let request = record.ok_or_else(|| not_found(format!("there is no request {request}")))?.request;
+                (request.flow, request.step.map(|(_, path)| path))
+            }
+        })
     }
 
     /// Flows that are not finished, oldest first.

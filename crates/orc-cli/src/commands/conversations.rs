@@ -8,7 +8,7 @@ use orc_domain::ids::{FlowId, RunId};
 use orc_domain::path::StepPath;
 use orc_domain::run::RunOutcome;
 use orc_domain::time::Timestamp;
-use orc_ports::reader::{AnyId, Reader as _, RunRecord};
+use orc_ports::reader::{Reader as _, RunRecord};
 use orc_store_sqlite::SqliteReader;
 use serde_json::{Value, json};
 
@@ -124,19 +124,7 @@ fn line_document(talk: &Conversation, context: &Context) -> Value {
 
 pub(crate) async fn show(context: &Context, args: &ConversationArgs) -> CommandResult {
     let reader = context.reader().await?;
-    let (id, of_run) = match context.any_of(&reader, &args.id).await? {
-        AnyId::Flow(flow) => (flow, None),
-        AnyId::Run(run) => {
-            let record = reader.run(run).await.map_err(of_store)?;
-            let run = record.ok_or_else(|| not_found(format!("there is no run {run}")))?.run;
-            (run.flow, Some(run.path))
-        }
-        AnyId::Request(request) => {
-            let record = reader.request(request).await.map_err(of_store)?;
-            let request = record.ok_or_else(|| not_found(format!("there is no request {request}")))?.request;
-            (request.flow, request.step.map(|(_, path)| path))
-        }
-    };
+    let (id, of_run) = context.step_of(&reader, &args.id).await?;
     let flow = reader.flow(id).await.map_err(of_store)?.ok_or_else(|| not_found(format!("there is no flow {id}")))?;
     let step = match &args.step {
         Some(step) => Some(parse_step(&flow, step)?),

@@ -3,7 +3,6 @@
 use orc_domain::flow::{Flow, Step, StepOutcome, StepState};
 use orc_domain::path::StepPath;
 use orc_domain::time::Timestamp;
-use orc_ports::reader::{AnyId, Reader as _};
 use serde_json::json;
 
 use crate::args::ExplainArgs;
@@ -12,7 +11,6 @@ use crate::evidence::Carrier;
 use crate::exit::Exit;
 use crate::explanation::{Explanation, explain_flow, explain_step};
 use crate::failure::{CommandResult, Failure, not_found};
-use crate::hold::of_store;
 use crate::look::Look;
 use crate::output::{self, Form};
 
@@ -21,19 +19,7 @@ const MOST_STEPS: usize = 20;
 
 pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> CommandResult {
     let reader = context.reader().await?;
-    let (flow, of_run) = match context.any_of(&reader, &args.id).await? {
-        AnyId::Flow(flow) => (flow, None),
-        AnyId::Run(run) => {
-            let record = reader.run(run).await.map_err(of_store)?;
-            let record = record.ok_or_else(|| not_found(format!("there is no run {run}")))?;
-            (record.run.flow, Some(record.run.path))
-        }
-        AnyId::Request(request) => {
-            let record = reader.request(request).await.map_err(of_store)?;
-            let record = record.ok_or_else(|| not_found(format!("there is no request {request}")))?;
-            (record.request.flow, record.request.step.map(|(_, path)| path))
-        }
-    };
+    let (flow, of_run) = context.step_of(&reader, &args.id).await?;
     let carrier = Carrier::see(context).await;
     let look = Look::with_past(context, &reader, flow).await?;
     let facts = look.facts(&carrier);

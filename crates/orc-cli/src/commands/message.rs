@@ -2,7 +2,7 @@
 
 use orc_domain::ids::MessageId;
 use orc_domain::path::StepPath;
-use orc_ports::reader::{AnyId, Reader as _};
+use orc_ports::reader::Reader as _;
 use orc_store_sqlite::SqliteReader;
 
 use super::change::{self, Said};
@@ -41,20 +41,7 @@ async fn addressee(
     reader: &SqliteReader,
     args: &MessageArgs,
 ) -> CommandResult<(orc_domain::ids::FlowId, StepPath)> {
-    let found = match context.any_of(reader, &args.id).await? {
-        AnyId::Run(run) => {
-            let record = reader.run(run).await.map_err(of_store)?;
-            let run = record.ok_or_else(|| not_found(format!("there is no run {run}")))?.run;
-            (run.flow, Some(run.path))
-        }
-        AnyId::Request(request) => {
-            let record = reader.request(request).await.map_err(of_store)?;
-            let request = record.ok_or_else(|| not_found(format!("there is no request {request}")))?.request;
-            (request.flow, request.step.map(|(_, path)| path))
-        }
-        AnyId::Flow(flow) => (flow, None),
-    };
-    match (found, &args.step) {
+    match (context.step_of(reader, &args.id).await?, &args.step) {
         ((flow, _), Some(step)) => {
             let known = reader.flow(flow).await.map_err(of_store)?;
             let known = known.ok_or_else(|| not_found(format!("there is no flow {flow}")))?;
