@@ -18,6 +18,7 @@ use crate::request::Request;
 use crate::run::{Message, Run, StopReason, WakeReason};
 use crate::time::Millis;
 use crate::transition::Transition;
+use crate::tree::{Place, PrivateCopy};
 use crate::value::Text;
 
 /// An effect on the world.
@@ -47,6 +48,14 @@ pub enum EffectKind {
         /// What to start.
         call: Box<AgentCall>,
     },
+    /// Claim the run, then merge what its copy starts from, without a process. The result comes back as `RunKept` and
+    /// `RunEnded`.
+    Join {
+        /// Which run.
+        run: RunId,
+        /// What to merge.
+        copy: PrivateCopy,
+    },
     /// End the run's process group and prove that it is gone. The result comes back as `RunEnded`.
     StopRun {
         /// Which run.
@@ -75,8 +84,8 @@ pub enum EffectKind {
 pub struct AgentCall {
     /// The agent.
     pub profile: Profile,
-    /// Absolute path of the working directory.
-    pub directory: String,
+    /// Where it works.
+    pub place: Place,
     /// Variables of the step; the host's allow-listed ones and those of the adapter are added where it is started.
     pub env: BTreeMap<String, String>,
     /// The step instance, which is also its conversation.
@@ -98,8 +107,8 @@ pub struct AgentCall {
 pub struct Command {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Absolute path of the working directory.
-    pub directory: String,
+    /// Where it works.
+    pub place: Place,
     /// Variables of the step; the host's allow-listed ones and `ORC_OUTPUT`, `ORC_TEMP` are added where it is started.
     pub env: BTreeMap<String, String>,
     /// The step instance, for logs and the private directory.

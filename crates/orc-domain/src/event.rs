@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{Usage, Wall};
+use crate::confine::Violation;
 use crate::flow::{FlowOutcome, StepOutcome};
 use crate::hold::HoldReason;
 use crate::ids::{FlowId, MessageId, RequestId, RunId, WorkspaceId};
@@ -64,6 +65,15 @@ pub enum Fact {
         /// Why, where that is no step's doing; may be empty.
         #[serde(default)]
         detail: String,
+    },
+    /// The box of a run refused something.
+    SandboxViolation {
+        /// The step.
+        path: StepPath,
+        /// The run.
+        run: RunId,
+        /// What.
+        violation: Violation,
     },
     /// A step was expanded into elements.
     StepExpanded {
@@ -267,6 +277,7 @@ impl Fact {
             Self::AgentRunStarted { .. } => "AgentRunStarted",
             Self::AgentRunCompleted { .. } => "AgentRunCompleted",
             Self::MessageReceived { .. } => "MessageReceived",
+            Self::SandboxViolation { .. } => "SandboxViolation",
         }
     }
 
@@ -288,7 +299,8 @@ impl Fact {
             | Self::StepWaiting { path, .. }
             | Self::AgentRunStarted { path, .. }
             | Self::AgentRunCompleted { path, .. }
-            | Self::MessageReceived { path, .. } => Some(path),
+            | Self::MessageReceived { path, .. }
+            | Self::SandboxViolation { path, .. } => Some(path),
             Self::HoldPlaced { path, .. }
             | Self::HoldLifted { path, .. }
             | Self::RequestOpened { path, .. }

@@ -17,6 +17,7 @@ use crate::principal::Principal;
 use crate::request::Request;
 use crate::run::{Failure, Message, Run};
 use crate::time::Timestamp;
+use crate::tree::{Repository, Tip, Tree};
 use crate::value::Value;
 use crate::wait::Wait;
 
@@ -33,8 +34,15 @@ pub struct FlowSpec {
     pub name: String,
     /// Checked inputs.
     pub inputs: BTreeMap<String, Value>,
-    /// The checkout it works in (`worktree: in_place`), an absolute path.
+    /// The checkout that it was started in, an absolute path; where steps with `worktree: in_place` work.
     pub directory: String,
+    /// Repositories that its steps get private copies of, pinned; the first is the one they work in. Empty when no step
+    /// gets a copy.
+    #[serde(default)]
+    pub repositories: Vec<Repository>,
+    /// What its first steps start from, merged in this order; none: the commits of [`Self::repositories`].
+    #[serde(default)]
+    pub from: Vec<Tip>,
     /// Who started it.
     pub requested_by: Principal,
     /// When.
@@ -79,6 +87,9 @@ pub struct TakenOver {
     /// Files that were kept of it; they stay those of the flow that is carried on.
     #[serde(default)]
     pub artifacts: BTreeMap<String, Artifact>,
+    /// What it hands on.
+    #[serde(default)]
+    pub tips: Vec<Tip>,
 }
 
 /// A file that was kept of a step.
@@ -132,6 +143,9 @@ pub struct FlowHead {
     /// Why it ended as it did, where that is no step's doing.
     #[serde(default)]
     pub detail: String,
+    /// What it hands on, once it is over: the tips of its last steps.
+    #[serde(default)]
+    pub tips: Vec<Tip>,
 }
 
 const fn one() -> u32 {
@@ -283,9 +297,28 @@ pub struct Step {
     /// Messages that people ever sent it: one that comes twice is heard once.
     #[serde(default)]
     pub heard: BTreeSet<MessageId>,
+    /// Whether what it starts from, or what its elements made, can be merged.
+    #[serde(default)]
+    pub merging: Merging,
+    /// What it hands on, once it is over; none: the flow's base.
+    #[serde(default)]
+    pub tips: Vec<Tip>,
     /// What it put out, once it succeeded. The results of a fan-out are those of its elements.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::value::deserialize_present")]
     pub output: Option<Value>,
+}
+
+/// How the tips that a step brings together get along.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Merging {
+    /// A merge does it, as far as is known.
+    #[default]
+    Plain,
+    /// They contradict each other, and its `on_conflict` agent is to bring them together.
+    Contradicting,
+    /// Somebody brought them together to this.
+    Resolved(Tree),
 }
 
 /// How often the process of a step was lost with its instance.

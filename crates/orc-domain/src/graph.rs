@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::action::{Action, AgentAction, ApprovalAction, PipelineAction, RepeatAction, RunAction, WaitAction};
 use crate::budget::Budget;
+use crate::confine::BoxRules;
 use crate::expr::{Expr, Template};
 use crate::ids::ContentHash;
 use crate::profile::Profile;
@@ -56,6 +57,9 @@ pub struct Pipeline {
     /// `outputs:`; what a flow hands to the flow that it is a child of.
     #[serde(default)]
     pub outputs: BTreeMap<String, Expr>,
+    /// `worktree: { repositories }`; the first is the one it works in. Without the key: what it was started in.
+    #[serde(default)]
+    pub repositories: Vec<RepositorySpec>,
     /// `concurrency:`; how many flows may be live at once.
     #[serde(default)]
     pub concurrency: Option<Concurrency>,
@@ -226,7 +230,13 @@ pub struct StepSpec {
     /// False: an attempt that was in flight when its process was lost is never made again without a person.
     pub idempotent: bool,
     /// Where it works.
-    pub worktree: WorktreeMode,
+    pub worktree: Worktree,
+    /// `box:` of pipeline and step together; a profile's is added when it starts.
+    #[serde(default)]
+    pub rules: BoxRules,
+    /// `on_conflict:`; who brings together what its parents, or its elements, changed in ways that no merge can.
+    #[serde(default)]
+    pub on_conflict: Option<AgentAction>,
 }
 
 /// Which part of the flow a step belongs to.
@@ -286,12 +296,54 @@ pub struct Retry {
     pub max_backoff: Millis,
 }
 
-/// Where a step works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// `worktree:` of a step: where it works.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worktree {
+    /// What it starts from.
+    pub from: StartFrom,
+    /// The repositories of the pipeline that it gets, by path; none: all of them.
+    #[serde(default)]
+    pub repositories: Option<Vec<String>>,
+}
+
+/// What a step starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WorktreeMode {
+pub enum StartFrom {
+    /// No copy: an empty directory in a box. Its parents' results go on to those who need it.
+    None,
+    /// A private copy of the flow's base.
+    Fresh,
+    /// A private copy of the merge of its direct parents' results.
+    #[default]
+    Parents,
     /// The user's own checkout: no copy, no box. Must be written down, and status shows it.
     InPlace,
+}
+
+impl StartFrom {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::None, Self::Fresh, Self::Parents, Self::InPlace];
+
+    /// The word of `worktree:`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Fresh => "fresh",
+            Self::Parents => "parents",
+            Self::InPlace => "in_place",
+        }
+    }
+}
+
+/// A repository of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositorySpec {
+    /// `path:`, relative to the repository that the pipeline was started in; `.` is that one.
+    pub path: String,
+    /// `base:`, a branch, tag or commit; none: what is checked out.
+    pub base: Option<String>,
 }
 
 /// Who waits for whom.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::WaitEvent;
 use crate::agent::{Statistics, Usage};
+use crate::confine::Violation;
 use crate::flow::{Artifact, FlowOutcome};
 use crate::hold::HoldReason;
 use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId};
@@ -14,6 +15,7 @@ use crate::principal::Principal;
 use crate::request::{Answer, Standing};
 use crate::run::{AgentStop, Failure, Process};
 use crate::time::Timestamp;
+use crate::tree::{Tip, Tree};
 use crate::value::Value;
 
 /// An input and who sent it.
@@ -38,12 +40,21 @@ pub enum Input {
         /// Its process.
         process: Process,
     },
-    /// Files of a run were kept, because it is about to be told that it delivered.
+    /// What a run made was kept, because it is about to be told that it delivered.
     RunKept {
         /// Which run.
         run: RunId,
         /// Its artifacts, by name.
         artifacts: BTreeMap<String, Artifact>,
+        /// The commits that its private copy ended with.
+        tree: Option<Tree>,
+    },
+    /// The box of a run refused something.
+    RunViolated {
+        /// Which run.
+        run: RunId,
+        /// What; each kind of try once, with its count.
+        violations: Vec<Violation>,
     },
     /// A run's process and everything it started is gone, and we know how it ended.
     RunEnded {
@@ -93,6 +104,8 @@ pub enum Input {
         outcome: FlowOutcome,
         /// What it hands over.
         output: Option<Value>,
+        /// What its last steps made.
+        tips: Vec<Tip>,
         /// Why, where that is known.
         detail: String,
     },

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::confine::BoxRules;
 use crate::ids::ContentHash;
 use crate::time::Millis;
 
@@ -42,6 +43,9 @@ pub struct Profile {
     pub max_messages: u32,
     /// `env:`, over that of pipeline and step.
     pub env: BTreeMap<String, String>,
+    /// `box:`, added to that of pipeline and step.
+    #[serde(default)]
+    pub rules: BoxRules,
     /// `output:`: the JSON Schema of what it must submit, when the step names none.
     pub output: Option<serde_json::Value>,
     /// The body: the system prompt, with `\n` as the only line end.
@@ -135,6 +139,7 @@ mod tests {
             max_concurrent: Some(2),
             max_messages: DEFAULT_MAX_MESSAGES,
             env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
+            rules: BoxRules::default(),
             output: Some(serde_json::json!({ "type": "object" })),
             system_prompt: "You write code.\n".to_owned(),
         }

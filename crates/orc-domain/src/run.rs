@@ -17,6 +17,7 @@ use crate::path::StepPath;
 use crate::principal::Principal;
 use crate::request::Answer;
 use crate::time::{Millis, Timestamp};
+use crate::tree::{Conflict, Tree};
 
 /// One attempt at a step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -38,7 +39,10 @@ pub struct Run {
     /// Files that are to be kept once it has delivered: paths below where it works, by name.
     #[serde(default)]
     pub artifacts: BTreeMap<String, String>,
-    /// What is known of it as an agent's; none: a command.
+    /// The commits that its private copy ended with, once it delivered.
+    #[serde(default)]
+    pub tree: Option<Tree>,
+    /// What is known of it as an agent's; none: a command, or a merge.
     #[serde(default)]
     pub agent: Option<AgentRun>,
     /// Where it stands.
@@ -269,6 +273,10 @@ pub enum Cause {
     Output,
     /// It ended well and a file that was to be kept is not there, or cannot be kept.
     Artifact,
+    /// What it starts from, or what its elements made, contradicts itself, and nobody brought it together.
+    Conflict(Conflict),
+    /// Its private copy cannot be made, or what is in it cannot be kept.
+    Worktree,
     /// An expression of the step has no value.
     Expression,
     /// Its instance ended while it ran.
@@ -293,6 +301,11 @@ pub enum Cause {
     Round {
         /// 1 for the first.
         number: u32,
+    },
+    /// `until:` did not hold, and the last round changed nothing that the one before had not.
+    NoProgress {
+        /// How many were made.
+        made: u32,
     },
     /// `until:` did not hold after the last round.
     Rounds {
@@ -336,6 +349,8 @@ impl fmt::Display for Cause {
             Self::Start => f.write_str("could not be started"),
             Self::Output => f.write_str("its outputs cannot be read"),
             Self::Artifact => f.write_str("an artifact cannot be kept"),
+            Self::Conflict(conflict) => write!(f, "conflict: {conflict}"),
+            Self::Worktree => f.write_str("its private copy cannot be made or kept"),
             Self::Expression => f.write_str("an expression has no value"),
             Self::Lost => f.write_str("its process was lost"),
             Self::Quarantined { losses } => {
@@ -348,6 +363,9 @@ impl fmt::Display for Cause {
             Self::Elements { failed, total } => write!(f, "{failed} of {total} elements failed"),
             Self::Round { number } => write!(f, "round {number} failed"),
             Self::Rounds { made } => write!(f, "`until` did not hold after {made} rounds"),
+            Self::NoProgress { made } => {
+                write!(f, "`until` did not hold after round {made}, which changed nothing that the one before had not")
+            }
             Self::Child { outcome } => write!(f, "the child flow ended {}", outcome.word()),
             Self::Answer { by: Principal::System, answer } => write!(f, "{} at its deadline", answer.word()),
             Self::Answer { by, answer } => write!(f, "{} by {by}", answer.word()),
@@ -396,6 +414,8 @@ pub enum WakeReason {
         /// The lost run.
         lost: RunId,
     },
+    /// What it starts from contradicts itself, and it is to bring that together.
+    Conflict,
     /// Somebody wrote to it.
     UserMessage {
         /// The message that woke it; all of them are in its inbox.
@@ -410,6 +430,7 @@ impl WakeReason {
         match self {
             Self::PipelineStep => "pipelineStep",
             Self::Recovery { .. } => "recovery",
+            Self::Conflict => "conflict",
             Self::UserMessage { .. } => "userMessage",
         }
     }

@@ -91,6 +91,11 @@ transitions! {
     RepeatSucceeded: "step", "Waiting(Round)", "last step of the round finished, `until` holds" => "Finished(Succeeded)", "also after the last round, without `until`";
     RepeatFailed: "step", "Waiting(Round)", "last step of the round finished, one failed" => "Finished(Failed)", "";
     RepeatOver: "step", "Waiting(Round)", "last step of the last round finished, `until` is false" => "Finished(Failed)", "";
+    RepeatNoProgress: "step", "Waiting(Round)", "last step of the round finished, `until` is false, trees and outputs are those of the round before" => "Finished(Failed)", "";
+    StepJoins: "step", "Waiting(Children)", "last element finished, their trees differ" => "Ready", "its next run merges them";
+    StepJoined: "step", "Active", "its run merged the trees of its elements" => "Finished(Succeeded)", "";
+    StepContradicts: "step", "Active", "run failed (conflict), `on_conflict`" => "Ready", "its next run is that agent's, in a copy that holds the conflict";
+    StepResolved: "step", "Active", "the run of `on_conflict` delivered" => "Ready or Finished(Succeeded)", "a fan-out is over, any other step starts from what was brought together";
     RepeatUntilError: "step", "Waiting(Round)", "`until` has no value" => "Finished(Failed)", "";
     RepeatCancelled: "step", "Waiting(Round)", "last step of the round finished, no longer wanted" => "Finished(Cancelled)", "";
     ChildStarted: "step", "Ready", "`pipeline`" => "Waiting(Flow)", "StartFlow";
@@ -142,6 +147,7 @@ transitions! {
     RunStopAgain: "run", "(stop)", "Alarm" => "(stop, forced)", "the end was not confirmed in time";
     RunTimeout: "run", "Running", "Alarm at its deadline" => "Running(stop)", "";
     RunStartDeadline: "run", "Pending", "Alarm at its deadline" => "Pending(stop)", "no start was confirmed";
+    RunViolated: "run", "Pending or Running", "RunViolated" => "the same", "what its box refused is told";
     RunDelivered: "run", "Pending or Running", "RunEnded(Delivered)" => "Finished(Delivered)", "also when a stop came too late: what happened counts";
     RunFailed: "run", "Pending or Running", "RunEnded(Failed)" => "Finished(Failed)", "";
     RunTimedOut: "run", "(stop: Timeout)", "RunEnded(Failed)" => "Finished(Failed(timeout))", "";

@@ -175,6 +175,9 @@ impl Draft<'_> {
     /// What a failed run means: the family alone decides.
     pub(crate) fn after_failure(&mut self, no: StepNo, id: RunId, failure: Failure) {
         let wanted = self.is_wanted(no);
+        if matches!(failure.cause, Cause::Conflict(_)) {
+            return self.contradicts(no, failure);
+        }
         match failure.family {
             ErrorFamily::SilentRun if wanted => {
                 self.edit(no, |step| step.silences += 1);

@@ -2,7 +2,7 @@
 //! until all are written.
 
 use orc_domain::event::Fact;
-use orc_domain::flow::{Element, Origin, Step, StepNo, StepOutcome, StepState};
+use orc_domain::flow::{Element, Origin, Step, StepNo, StepOutcome, StepState, TakenOver};
 use orc_domain::graph::{EXPANSION_PAGE, Elements, MAX_ELEMENTS, MAX_ITEM_BYTES, MAX_LIST_BYTES};
 use orc_domain::path::StepPath;
 use orc_domain::run::{Cause, ErrorFamily, Failure, StopReason, WakeReason};
@@ -92,14 +92,16 @@ impl Draft<'_> {
         let no = self.next_no();
         let path = self.element_path(group, index, &value);
         let taken_over = self.resident.flow.spec.taken_over.get(&path).cloned();
-        let (state, output, artifacts) = match taken_over {
-            Some(result) => (StepState::Finished { outcome: result.outcome }, result.output, result.artifacts),
-            None => (self.element_state(), None, std::collections::BTreeMap::new()),
-        };
-        let ready = matches!(state, StepState::Ready { .. });
         let origin = Origin::Element(Element { group, index, value });
         let spec = self.step(group).spec;
-        let step = Step { output, artifacts, ..new_step(no, path, (spec, origin), state, self.now) };
+        let ready = taken_over.is_none();
+        let step = match taken_over {
+            Some(TakenOver { outcome, output, artifacts, tips }) => {
+                let state = StepState::Finished { outcome };
+                Step { output, artifacts, tips, ..new_step(no, path, (spec, origin), state, self.now) }
+            }
+            None => new_step(no, path, (spec, origin), self.element_state(), self.now),
+        };
         self.add_steps(vec![step]);
         if ready {
             self.fresh.insert(no);
@@ -164,6 +166,9 @@ impl Draft<'_> {
         } else if count.cancelled > 0 || cut {
             self.take(Transition::GroupCancelled);
             StepOutcome::Cancelled
+        } else if self.is_wanted(no) && self.results_of_elements(no).len() > 1 {
+            self.take(Transition::StepJoins);
+            return self.make_ready(no, self.now, WakeReason::PipelineStep);
         } else {
             self.take(Transition::GroupSucceeded);
             StepOutcome::Succeeded

@@ -176,7 +176,7 @@ fn done(step: &Step, flow: &Flow) -> Option<TakenOver> {
     match &step.state {
         StepState::Finished { outcome: outcome @ (StepOutcome::Succeeded | StepOutcome::NoChange) } => {
             let (output, artifacts) = (step.output.clone(), step.artifacts.clone());
-            Some(TakenOver { outcome: outcome.clone(), output, artifacts })
+            Some(TakenOver { outcome: outcome.clone(), output, artifacts, tips: step.tips.clone() })
         }
         StepState::Finished { outcome: StepOutcome::Cancelled } => flow.spec.taken_over.get(&step.path).cloned(),
         _ => None,

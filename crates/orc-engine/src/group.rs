@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use orc_domain::claim::Holder;
 use orc_domain::event::Fact;
 use orc_domain::expr::{EvalError, Root, Scope, StatusFn, Template};
-use orc_domain::flow::{FlowOutcome, FlowState, Held, Phase, SkipReason, StepNo, StepOutcome, StepState, Stop};
+use orc_domain::flow::{
+    FlowOutcome, FlowState, Held, Merging, Phase, SkipReason, StepNo, StepOutcome, StepState, Stop,
+};
 use orc_domain::graph::{Action, Concurrency, OnLimit};
 use orc_domain::input::Input;
 use orc_domain::profile::Profile;
@@ -226,10 +228,12 @@ impl Draft<'_> {
 
     /// The profile of an agent's step.
     pub(crate) fn profile(&self, no: StepNo) -> Option<&Profile> {
-        match &self.spec(no).action {
-            Action::Agent(agent) => self.resident.pipeline.agents.get(&agent.agent),
-            _ => None,
-        }
+        let agent = match (&self.spec(no).action, &self.spec(no).on_conflict) {
+            (_, Some(agent)) if self.step(no).merging == Merging::Contradicting => agent,
+            (Action::Agent(agent), _) => agent,
+            _ => return None,
+        };
+        self.resident.pipeline.agents.get(&agent.agent)
     }
 
     /// How the flow stands as a word, for its parent.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use orc_domain::budget::Usage;
 use orc_domain::effect::{Decision, EffectKind};
 use orc_domain::event::Fact;
-use orc_domain::flow::{Flow, FlowHead, FlowSpec, FlowState, Losses, Origin, Phase, Step, StepNo, StepState, Stop};
+use orc_domain::flow::{
+    Flow, FlowHead, FlowSpec, FlowState, Losses, Merging, Origin, Phase, Step, StepNo, StepState, Stop,
+};
 use orc_domain::graph::{PhaseKind, Pipeline, SpecIndex};
 use orc_domain::hold::HoldReason;
 use orc_domain::ids::RunId;
@@ -47,6 +49,7 @@ pub fn start(spec: FlowSpec, pipeline: Arc<Pipeline>, context: &Context) -> (Res
         time_over: None,
         output: None,
         detail: String::new(),
+        tips: Vec::new(),
     };
     let steps = pipeline.steps[..roots].iter().enumerate().map(|(at, step)| {
         let state = StepState::Blocked;
@@ -92,6 +95,8 @@ pub(crate) fn new_step(
         heard: BTreeSet::new(),
         output: None,
         artifacts: BTreeMap::new(),
+        merging: Merging::Plain,
+        tips: Vec::new(),
     }
 }
 
@@ -114,8 +119,16 @@ impl Draft<'_> {
             Input::RunHeard { run, statistics, usage, looping } => self.on_live(*run, |draft, no| {
                 draft.run_heard(no, *run, (*statistics, *usage), *looping);
             }),
-            Input::RunKept { run, artifacts } => self.on_live(*run, |draft, no| {
+            Input::RunKept { run, artifacts, tree } => self.on_live(*run, |draft, no| {
                 draft.edit(no, |step| step.artifacts = artifacts.clone());
+                draft.edit_run(no, *run, |run| run.tree = tree.clone());
+            }),
+            Input::RunViolated { run, violations } => self.on_live(*run, |draft, no| {
+                draft.take(Transition::RunViolated);
+                let path = draft.step(no).path.clone();
+                for violation in violations.clone() {
+                    draft.tell(Fact::SandboxViolation { path: path.clone(), run: *run, violation });
+                }
             }),
             Input::RunEnded { run, ending, told } => self.on_live(*run, |draft, no| {
                 draft.run_ended(no, *run, ending, told.as_ref());
@@ -123,8 +136,8 @@ impl Draft<'_> {
             Input::RunLost { run, claimed, evidence } => self.on_live(*run, |draft, no| {
                 draft.run_lost(no, *run, *claimed, evidence);
             }),
-            Input::ChildEnded { flow, outcome, output, detail } => {
-                self.child_ended(*flow, *outcome, output.as_ref(), detail);
+            Input::ChildEnded { flow, outcome, output, tips, detail } => {
+                self.child_ended(*flow, *outcome, (output.as_ref(), tips), detail);
             }
             Input::Answer { request, answer, subject, standing, reason } => {
                 self.answered(*request, *answer, (standing, subject.as_ref()), reason);
@@ -195,7 +208,12 @@ impl Draft<'_> {
 
     fn run_delivered(&mut self, no: StepNo, id: RunId, output: Value) {
         self.take(Transition::RunDelivered);
+        let tree = self.resident.flow.runs.get(&id).and_then(|run| run.tree.clone());
         self.finish_run(no, id, RunOutcome::Delivered);
+        if self.joins(no) || self.step(no).merging == Merging::Contradicting {
+            return self.brought_together(no, tree);
+        }
+        self.note_tree(no, tree);
         self.edit(no, |step| step.output = Some(output));
         if self.wakes_again(no) {
             return;

@@ -4,11 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use orc_domain::confine::BoxRules;
 use orc_domain::effect::{AgentCall, Command, EffectKind};
 use orc_domain::expr::{EvalError, Scope};
-use orc_domain::flow::{Held, StepNo, StepOutcome, StepState};
-use orc_domain::graph::{Action, AgentAction, RunAction};
+use orc_domain::flow::{Held, Merging, StepNo, StepOutcome, StepState};
+use orc_domain::graph::{Action, AgentAction, RunAction, StartFrom};
 use orc_domain::ids::RunId;
+use orc_domain::principal::Principal;
 use orc_domain::run::{AgentRun, Cause, ErrorFamily, Failure, Run, RunState, WakeReason};
 use orc_domain::time::Millis;
 use orc_domain::transition::Transition;
@@ -21,6 +23,8 @@ use crate::scope::StepScope;
 
 /// A run whose process is not known after this time is given up.
 const START_DEADLINE: Millis = Millis::from_secs(60);
+/// The same where a copy of a repository must be made first, perhaps the first one of a large repository.
+const COPY_DEADLINE: Millis = Millis::from_secs(30 * 60);
 /// Longest value of an environment variable: Linux allows 128 KiB for name, `=`, value and NUL (`MAX_ARG_STRLEN`).
 const MAX_ENV_BYTES: usize = 120 * 1024;
 
@@ -84,6 +88,8 @@ impl Draft<'_> {
     fn start_step(&mut self, no: StepNo) {
         self.fresh.remove(&no);
         let begun = match self.spec(no).action.clone() {
+            _ if self.step(no).merging == Merging::Contradicting => self.start_resolving(no),
+            _ if self.joins(no) => self.start_join(no),
             Action::Run(action) => self.start_command(no, &action),
             Action::Agent(action) => self.start_agent(no, &action),
             Action::Repeat(_) => {
@@ -114,7 +120,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn start_agent(&mut self, no: StepNo, action: &AgentAction) -> Result<(), String> {
+    pub(crate) fn start_agent(&mut self, no: StepNo, action: &AgentAction) -> Result<(), String> {
         let (run, attempt, wake) = self.next_run(no);
         let call = self.agent_call(no, action, (run, attempt, &wake))?;
         let agent = AgentRun {
@@ -134,7 +140,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn next_run(&self, no: StepNo) -> (RunId, u32, WakeReason) {
+    pub(crate) fn next_run(&self, no: StepNo) -> (RunId, u32, WakeReason) {
         let step = self.step(no);
         let attempt = step.attempts + 1;
         let run = RunId::derived(self.flow_id().uuid(), &format!("{}#{attempt}", step.path));
@@ -145,22 +151,29 @@ impl Draft<'_> {
         (run, attempt, wake)
     }
 
-    fn begin_run(
+    pub(crate) fn begin_run(
         &mut self,
         no: StepNo,
         (id, attempt, wake): (RunId, u32, WakeReason),
         agent: Option<AgentRun>,
         artifacts: BTreeMap<String, String>,
     ) {
-        let (since, deadline) = (self.now, self.now + START_DEADLINE);
+        let (since, deadline) = (self.now, self.now + self.start_deadline(no));
         let state = RunState::Pending { since, deadline, stop: None };
         let (flow, path) = (self.flow_id(), self.step(no).path.clone());
         self.take(Transition::StepStarted);
         self.slots -= 1;
         self.claim(id);
-        self.add_run(Run { id, flow, no, path, attempt, wake, created_at: since, artifacts, agent, state });
+        self.add_run(Run { id, flow, no, path, attempt, wake, created_at: since, artifacts, tree: None, agent, state });
         self.edit(no, |step| step.attempts = attempt);
         self.set_state(no, StepState::Active { run: id });
+    }
+
+    fn start_deadline(&self, no: StepNo) -> Millis {
+        match self.spec(no).worktree.from {
+            StartFrom::Fresh | StartFrom::Parents => COPY_DEADLINE,
+            StartFrom::None | StartFrom::InPlace => START_DEADLINE,
+        }
     }
 
     /// Evaluates everything the command needs.
@@ -173,8 +186,8 @@ impl Draft<'_> {
             env.insert(name.clone(), text_for_env(name, &value)?);
         }
         let argv = action.shell.iter().cloned().chain([action.script.clone()]).collect();
-        let directory = self.resident.flow.spec.directory.clone();
-        Ok(Command { argv, directory, env, path: self.step(no).path.clone(), attempt: run.1 })
+        let place = self.place_of(no, &BoxRules::default(), false);
+        Ok(Command { argv, place, env, path: self.step(no).path.clone(), attempt: run.1 })
     }
 
     /// Evaluates everything the agent needs.
@@ -190,9 +203,15 @@ impl Draft<'_> {
         env.extend(self.env_of(no, &scope, run)?);
         env.insert("ORC_AGENT_ID".to_owned(), action.agent.clone());
         let prompt = action.prompt.render_parts(&scope).map_err(|error| format!("prompt: {error}"))?;
+        let reminded = self.step(no).inbox.iter().any(|message| message.from == Principal::System);
+        let goes_on = reminded || matches!(run.2, WakeReason::Recovery { .. } | WakeReason::UserMessage { .. });
+        let place = match self.step(no).merging {
+            Merging::Contradicting => self.conflict_place(no, &profile.rules, goes_on),
+            Merging::Plain | Merging::Resolved(_) => self.place_of(no, &profile.rules, goes_on),
+        };
         Ok(AgentCall {
             profile: profile.clone(),
-            directory: self.resident.flow.spec.directory.clone(),
+            place,
             env,
             path: self.step(no).path.clone(),
             attempt: run.1,

@@ -31,6 +31,7 @@ mod resident;
 mod retry;
 mod scope;
 mod settle;
+mod trees;
 mod waits;
 mod wall;
 

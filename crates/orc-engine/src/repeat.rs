@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use orc_domain::event::Fact;
 use orc_domain::flow::{Origin, StepNo, StepOutcome, StepState};
-use orc_domain::graph::{Action, RepeatAction};
+use orc_domain::graph::{Action, RepeatAction, StartFrom, StepSpec};
 use orc_domain::run::{Cause, ErrorFamily, Failure};
 use orc_domain::transition::Transition;
 use orc_domain::value::Value;
@@ -72,6 +72,10 @@ impl Draft<'_> {
                     self.take(Transition::RepeatSucceeded);
                     StepOutcome::Succeeded
                 }
+                Ok(false) if self.stands_still(no, first) => {
+                    self.take(Transition::RepeatNoProgress);
+                    StepOutcome::Failed(failed(ErrorFamily::Unknown, Cause::NoProgress { made: number }))
+                }
                 Ok(false) if number < repeat.max => {
                     self.take(Transition::RoundAgain);
                     let previous = self.results_of_round(no, first);
@@ -108,6 +112,22 @@ impl Draft<'_> {
             Ok(other) => Err(format!("`until` needs true or false, and this is {}", other.type_name())),
             Err(error) => Err(format!("until: {error}")),
         }
+    }
+
+    /// Whether a round changed nothing that the one before had not: neither a tree nor an output. Of steps without a private
+    /// copy nobody knows what they changed.
+    fn stands_still(&self, no: StepNo, first: StepNo) -> bool {
+        let Some(repeat) = self.repeat(no) else { return false };
+        let StepState::Waiting(Wait::Round(round)) = &self.step(no).state else { return false };
+        let in_place = |spec: &StepSpec| spec.action.is_run() && spec.worktree.from == StartFrom::InPlace;
+        let body = self.resident.repeat_body(no, first);
+        if repeat.until.is_none() || round.number < 2 || self.resident.pipeline.steps[body.specs()].iter().any(in_place)
+        {
+            return false;
+        }
+        // What a round starts from is what the one before handed on.
+        let changed = self.tips_of_body(body) != self.round_starts_from(no, round.number, first);
+        !changed && self.results_of_round(no, first) == round.previous
     }
 
     fn results_of_round(&self, no: StepNo, first: StepNo) -> BTreeMap<String, Value> {

@@ -124,7 +124,8 @@ impl Resident {
         if detail.is_empty() && outcome == FlowOutcome::Failed {
             detail = self.first_failed_step().unwrap_or_default();
         }
-        Some(Input::ChildEnded { flow: self.flow.spec.id, outcome, output, detail })
+        let tips = self.flow.head.tips.clone();
+        Some(Input::ChildEnded { flow: self.flow.spec.id, outcome, output, tips, detail })
     }
 
     /// `` `test`: exit code 1 ``, of the first step that failed the flow.
@@ -299,7 +300,9 @@ impl Resident {
     /// The lane in which a step waits for its start.
     pub(crate) fn lane_of(&self, step: &Step) -> Lane {
         let group = step.origin.element().map(|element| element.group);
-        Lane { group, slot: self.spec_of(step).action.is_run() }
+        let spec = self.spec_of(step);
+        // A fan-out is only ever ready to merge what its elements made, which is a run.
+        Lane { group, slot: spec.action.is_run() || (spec.fan.is_some() && group.is_none()) }
     }
 }
 

@@ -72,7 +72,8 @@ impl Draft<'_> {
             return;
         }
         let losses = self.count_loss(no);
-        if !self.spec(no).idempotent {
+        // A merge changes nothing outside, whatever the step itself does.
+        if !self.spec(no).idempotent && !self.joins(no) {
             self.take(Transition::StepLostNotIdempotent);
             self.finish(no, StepOutcome::Failed(lost(Cause::LostNotIdempotent)));
         } else if losses >= MAX_LOSSES {

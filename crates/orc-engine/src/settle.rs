@@ -46,6 +46,7 @@ impl Draft<'_> {
         let spec = self.spec(no);
         let (phase, counts) = (spec.phase, failed && !spec.continue_on_fail);
         self.leave_places(no);
+        self.hand_on(no);
         let step = self.step(no);
         let (path, is_root) = (step.path.clone(), step.origin == Origin::Root);
         self.tell(Fact::StepFinished { path, outcome: outcome.clone() });
@@ -134,6 +135,7 @@ impl Draft<'_> {
             self.edit(no, |step| {
                 step.output = result.output;
                 step.artifacts = result.artifacts;
+                step.tips = result.tips;
             });
             self.finish(no, result.outcome);
             return;
@@ -244,9 +246,10 @@ impl Draft<'_> {
         });
         self.withdraw_own_requests();
         self.leave_group();
-        let at = self.now;
+        let (at, tips) = (self.now, self.tips_of_flow());
         self.edit_head(|head| {
             head.state = FlowState::Finished { at, outcome };
+            head.tips = tips;
             head.holds.clear();
         });
         let detail = self.resident.flow.head.detail.clone();

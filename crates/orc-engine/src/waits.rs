@@ -13,6 +13,7 @@ use orc_domain::path::StepPath;
 use orc_domain::run::{Cause, ErrorFamily, Failure, StopReason, Stopping};
 use orc_domain::time::{Millis, Timestamp};
 use orc_domain::transition::Transition;
+use orc_domain::tree::Tip;
 use orc_domain::value::Value;
 use orc_domain::wait::Wait;
 
@@ -72,6 +73,8 @@ impl Draft<'_> {
             name: action.name.clone(),
             inputs,
             directory: above.spec.directory.clone(),
+            repositories: above.spec.repositories.clone(),
+            from: self.starts_from(no),
             requested_by: above.spec.requested_by.clone(),
             created_at: step.since,
             retry_of: above.spec.carried.get(&step.path).copied().filter(|_| first),
@@ -85,7 +88,13 @@ impl Draft<'_> {
     }
 
     /// A child flow is over.
-    pub(crate) fn child_ended(&mut self, flow: FlowId, outcome: FlowOutcome, output: Option<&Value>, detail: &str) {
+    pub(crate) fn child_ended(
+        &mut self,
+        flow: FlowId,
+        outcome: FlowOutcome,
+        (output, tips): (Option<&Value>, &[Tip]),
+        detail: &str,
+    ) {
         let waits =
             |state: &StepState| matches!(state, StepState::Waiting(Wait::Flow { flow: child, .. }) if *child == flow);
         let Some(no) = self.resident.flow.steps.iter().find(|step| waits(&step.state)).map(|step| step.no) else {
@@ -96,7 +105,10 @@ impl Draft<'_> {
             FlowOutcome::Succeeded => {
                 self.take(Transition::ChildSucceeded);
                 let output = output.cloned();
-                self.edit(no, |step| step.output = output);
+                self.edit(no, |step| {
+                    step.output = output;
+                    step.tips = tips.to_vec();
+                });
                 self.finish(no, StepOutcome::Succeeded);
             }
             FlowOutcome::Failed | FlowOutcome::Cancelled | FlowOutcome::BudgetExhausted if stopped => {

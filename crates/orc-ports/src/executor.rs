@@ -4,11 +4,12 @@
 //! [`Report`] about the run follows, and only once its process group **and** whatever left the group is proven gone.
 //! An executor never decides: it does not retry and does not judge an exit status.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use orc_domain::confine::Violation;
 use orc_domain::ids::{InstanceId, RunId};
 use orc_domain::run::Process;
 use orc_domain::time::{Millis, Timestamp};
@@ -20,8 +21,12 @@ pub struct Launch {
     pub run: RunId,
     /// Program and arguments; a program without `/` is looked up in the `PATH` of `env`.
     pub argv: Vec<String>,
-    /// Working directory.
+    /// Working directory; in a box, as it is called there.
     pub directory: PathBuf,
+    /// The box that it runs in; none: it runs as we do.
+    pub confinement: Option<Box<Confinement>>,
+    /// Values that no log and no report may show.
+    pub secrets: Secrets,
     /// The whole environment; nothing is inherited beside it.
     pub env: BTreeMap<String, String>,
     /// Where its output goes, as [`crate::log::LogLine`]s; made with its parents once there is something to tell.
@@ -37,6 +42,89 @@ pub struct Launch {
     pub stdin: Option<Vec<u8>>,
     /// Hears all of its output, beside the log and whatever the log's bound.
     pub tap: Option<Tap>,
+}
+
+/// What a box holds: nothing of the machine is there but the system's programs, read-only, and what is listed. In it
+/// `$ORC_OUTPUT` is `/orc/run/output` and `$ORC_TEMP` is `/orc/temp`, whatever they are called outside.
+#[derive(Clone, Debug)]
+pub struct Confinement {
+    /// What is mounted, in this order.
+    pub mounts: Vec<Mount>,
+    /// Its home, a directory of the machine; made if missing, kept. `/home/agent` inside.
+    pub home: PathBuf,
+    /// Paths inside that are empty and cannot be written, whether they exist or not.
+    pub masked: Vec<PathBuf>,
+    /// Hosts that it may reach, in the form of [`orc_domain::confine::BoxRules::network`]; empty: there is no network.
+    pub network: BTreeSet<String>,
+    /// Bounds.
+    pub limits: BoxLimits,
+}
+
+/// A directory or file of the machine in a box.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What.
+    pub source: Source,
+    /// Where inside, absolute.
+    pub at: PathBuf,
+    /// Whether it may be changed.
+    pub writable: bool,
+}
+
+/// What is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A directory or file.
+    Path(PathBuf),
+    /// A directory made of layers, of which only the topmost changes. Needs root outside the box; one box at a time.
+    Layers {
+        /// Below, never changed; the topmost first.
+        lower: Vec<PathBuf>,
+        /// Where changes go.
+        upper: PathBuf,
+        /// A directory of the file system's own beside `upper`.
+        work: PathBuf,
+    },
+}
+
+/// Bounds of a box; 0 is no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoxLimits {
+    /// Processes and threads at once.
+    pub processes: u32,
+    /// Bytes of memory of all of them.
+    pub memory_bytes: u64,
+    /// Bytes that it may write to its copy, home and temporary directories.
+    pub disk_bytes: u64,
+    /// Descriptors of one process.
+    pub open_files: u32,
+}
+
+/// Values that are replaced by `***` wherever output goes.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secrets(Arc<Vec<String>>);
+
+impl Secrets {
+    /// The longest first, so that one that holds another goes as a whole; empty ones are dropped.
+    #[must_use]
+    pub fn new(values: impl IntoIterator<Item = String>) -> Self {
+        let mut values: Vec<String> = values.into_iter().filter(|value| !value.is_empty()).collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.dedup();
+        Self(Arc::new(values))
+    }
+
+    /// The values.
+    #[must_use]
+    pub fn values(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Secrets({})", self.0.len())
+    }
 }
 
 /// Hears output as it comes, in the order of each stream, on the executor's own thread: it must not block and must not
@@ -95,6 +183,8 @@ pub struct Report {
     pub last_line: String,
     /// Processes that had left the group and were ended.
     pub escaped: u32,
+    /// What its box refused where that can be seen.
+    pub violations: Vec<Violation>,
     /// Set when the log could not be written in full: why.
     pub log_error: Option<String>,
 }
@@ -154,6 +244,12 @@ pub enum StartError {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// There is no box to be had, or not this one.
+    #[error("cannot make the box: {what}")]
+    Box {
+        /// What is missing, and what helps.
+        what: String,
     },
     /// The machine gives no more processes or descriptors.
     #[error("the machine gives no further process")]

@@ -8,3 +8,4 @@ pub mod log;
 pub mod notifier;
 pub mod reader;
 pub mod store;
+pub mod worktrees;

@@ -110,8 +110,10 @@ fn read_pipeline(
     let (outputs, output_types) = outputs(&fields, &shared, report);
     let used = drafts.iter().filter_map(|draft| draft.profile(family.library.agents));
     let agents = used.map(|(name, profile)| (name.clone(), profile.clone())).collect();
+    let repositories = Vec::new();
+    let (name, steps) = (name?, steps?);
     let pipeline =
-        Pipeline { name: name?, description, inputs, env, steps: steps?, outputs, concurrency, budget, agents };
+        Pipeline { name, description, inputs, env, steps, outputs, repositories, concurrency, budget, agents };
     Some((pipeline, output_types))
 }
 

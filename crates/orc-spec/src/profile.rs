@@ -131,6 +131,7 @@ impl Draft<'_> {
             max_concurrent,
             max_messages: max_messages.unwrap_or(Some(DEFAULT_MAX_MESSAGES))?,
             env,
+            rules: orc_domain::confine::BoxRules::default(),
             output,
             system_prompt,
         })

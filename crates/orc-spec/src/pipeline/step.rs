@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use orc_domain::expr::{Expr, Template, TemplatePart};
 use orc_domain::graph::{
-    Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, PhaseKind, Retry, SpecIndex, StepSpec, WorktreeMode,
+    Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, PhaseKind, Retry, SpecIndex, StartFrom, StepSpec,
 };
 use orc_domain::time::Millis;
 
@@ -172,7 +172,9 @@ impl<'a> Draft<'a> {
             timeout: timeout.or(view.shared.timeout).unwrap_or(DEFAULT_TIMEOUT),
             continue_on_fail,
             idempotent,
-            worktree: WorktreeMode::InPlace,
+            worktree: orc_domain::graph::Worktree { from: StartFrom::InPlace, repositories: None },
+            rules: orc_domain::confine::BoxRules::default(),
+            on_conflict: None,
             action: action?,
         })
     }
