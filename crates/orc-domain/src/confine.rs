@@ -1,5 +1,7 @@
 //! What a box lets through, and what it saw somebody try.
 
+pub mod network;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};

@@ -41,7 +41,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
 
 /// Crates of others that rings 0 to 2 may use.
 const PURE: [(&str, &[&str]); 4] = [
-    ("orc-domain", &["boon", "jiff", "petgraph", "serde", "serde_json", "sha2", "thiserror", "uuid"]),
+    ("orc-domain", &["boon", "idna", "jiff", "petgraph", "serde", "serde_json", "sha2", "thiserror", "uuid"]),
     ("orc-spec", &["annotate-snippets", "granit-parser", "petgraph", "serde", "serde_json", "thiserror"]),
     ("orc-engine", &["serde", "serde_json", "thiserror", "uuid"]),
     ("orc-ports", &["futures-util", "serde", "serde_json", "thiserror"]),
