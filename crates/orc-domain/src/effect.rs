@@ -53,6 +53,8 @@ pub enum EffectKind {
     Join {
         /// Which run.
         run: RunId,
+        /// The step.
+        path: StepPath,
         /// What to merge.
         copy: PrivateCopy,
     },

@@ -169,6 +169,10 @@ id_type!(
     RequestId, "req"
 );
 id_type!(
+    /// An agent of a workspace, or a pipeline as the author of commits.
+    AgentId, "agent"
+);
+id_type!(
     /// A message in a conversation.
     MessageId, "msg"
 );

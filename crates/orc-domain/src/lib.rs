@@ -17,6 +17,7 @@ pub mod expr;
 pub mod flow;
 pub mod graph;
 pub mod hold;
+pub mod identity;
 pub mod ids;
 pub mod input;
 pub mod json_schema;

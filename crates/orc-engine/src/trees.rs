@@ -136,8 +136,13 @@ impl Draft<'_> {
     }
 
     fn copy_from(&self, no: StepNo, from: Vec<Tip>) -> PrivateCopy {
+        // A child flow has those of its parent, of which its own definition may name some.
+        let of_pipeline = &self.resident.pipeline.repositories;
         let wanted = self.spec(no).worktree.repositories.as_ref();
-        let has = |one: &&Repository| wanted.is_none_or(|paths| paths.contains(&one.path));
+        let has = |one: &&Repository| {
+            let named = of_pipeline.is_empty() || of_pipeline.iter().any(|spec| spec.path == one.path);
+            named && wanted.is_none_or(|paths| paths.contains(&one.path))
+        };
         let repositories = self.resident.flow.spec.repositories.iter().filter(has).cloned().collect();
         PrivateCopy { repositories, from, goes_on: false, holds_conflict: false }
     }
@@ -147,7 +152,8 @@ impl Draft<'_> {
         let (run, attempt, wake) = self.next_run(no);
         let copy = self.copy_from(no, self.results_of_elements(no));
         self.begin_run(no, (run, attempt, wake), None, std::collections::BTreeMap::new());
-        self.effect(run.uuid(), "start", EffectKind::Join { run, copy });
+        let path = self.step(no).path.clone();
+        self.effect(run.uuid(), "start", EffectKind::Join { run, path, copy });
         Ok(())
     }
 

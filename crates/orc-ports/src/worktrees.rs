@@ -137,6 +137,20 @@ pub enum WorktreeError {
     },
 }
 
+/// Why a file of a copy cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum ExtractError {
+    /// It is not there, no file, too large, or leads out of the copy.
+    #[error("{why}")]
+    NoFile {
+        /// Why.
+        why: String,
+    },
+    /// The copy cannot be looked into.
+    #[error("the copy cannot be looked into")]
+    Copy(#[source] WorktreeError),
+}
+
 /// Where a copy stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyState {
@@ -220,6 +234,27 @@ pub trait Worktrees: Send + Sync {
 
     /// Keeps what a run left, as commits held by references; the copy stays, saved.
     fn harvest(&self, harvest: Harvest) -> BoxFuture<'_, Result<Harvested, WorktreeError>>;
+
+    /// Copies one file of a copy out to `to`, which does not exist: at most `bytes`. `path` is relative to where the run
+    /// worked; one that leads out of there is refused.
+    fn extract(
+        &self,
+        conversation: Conversation,
+        path: String,
+        to: PathBuf,
+        bytes: u64,
+    ) -> BoxFuture<'_, Result<(), ExtractError>>;
+
+    /// Named directories that outlive runs, for the box of one: each over the last one that a delivered run left.
+    fn caches(
+        &self,
+        run: RunId,
+        repositories: Vec<Repository>,
+        names: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<Mount>, WorktreeError>>;
+
+    /// What a run left in its caches becomes what the next one finds, unless another did so first.
+    fn promote(&self, run: RunId) -> BoxFuture<'_, Result<(), WorktreeError>>;
 
     /// Gives the lease of a run back without keeping anything: its copy stays as it is, unsaved.
     fn release(&self, run: RunId) -> BoxFuture<'_, Result<(), WorktreeError>>;

@@ -14,6 +14,7 @@ use orc_ports::executor::{Launch, Limits};
 use orc_ports::log::{LogKind, LogLine};
 
 use crate::ears::Ear;
+use crate::places::{self, Settled, Who};
 use crate::shell::{Shell, chain};
 
 /// Bytes at the end of a lost run's log that the next run is told.
@@ -28,20 +29,25 @@ pub(crate) async fn launch(
 ) -> Result<(Launch, Arc<Ear>), Input> {
     let continuation = match &call.wake {
         WakeReason::Recovery { lost } => tail_of_log(shell, flow, *lost).await,
-        WakeReason::PipelineStep | WakeReason::UserMessage { .. } => None,
+        WakeReason::PipelineStep | WakeReason::Conflict | WakeReason::UserMessage { .. } => None,
     };
-    let (directory, env, path) = (call.directory.clone(), call.env.clone(), call.path.clone());
-    let start = start_of(flow, run, call, continuation);
+    let (place, env, path) = (call.place.clone(), call.env.clone(), call.path.clone());
+    let who = Who { flow, run, path: &path, attempt: call.attempt, agent: Some(&call.profile.name) };
+    let settled = places::settle(shell, &who, place, env).await;
+    let settled = settled.map_err(|ending| Input::RunEnded { run, ending, told: Some(nothing_told()) })?;
+    let Settled { directory, confinement, env, conflict } = settled;
+    let start = start_of(flow, run, call, (continuation, conflict));
     let Prepared { argv, env: own, stdin, listener } =
         shell.adapter.prepare(&start).map_err(|error| not_prepared(run, &error))?;
     let ear = Ear::new(flow, run, listener);
-    let mut whole = shell.shape.host_env.clone();
-    whole.extend(env);
+    let mut whole = env;
     whole.extend(own);
     let launch = Launch {
         run,
         argv,
-        directory: directory.into(),
+        directory,
+        confinement,
+        secrets: shell.shape.boxes.redacted(),
         env: whole,
         log: shell.data.log(flow, run),
         output: shell.data.output(flow, run),
@@ -53,11 +59,20 @@ pub(crate) async fn launch(
     Ok((launch, ear))
 }
 
-fn start_of(flow: FlowId, run: RunId, call: AgentCall, continuation: Option<Text>) -> AgentStart {
-    let AgentCall { profile, path, attempt, wake, messages, prompt, schema, .. } = call;
+fn start_of(
+    flow: FlowId,
+    run: RunId,
+    call: AgentCall,
+    (continuation, conflict): (Option<Text>, Option<String>),
+) -> AgentStart {
+    let AgentCall { profile, path, attempt, wake, messages, mut prompt, schema, .. } = call;
+    if let Some(conflict) = conflict {
+        // Names of files come from what agents wrote.
+        prompt.push(Text::tainted(conflict));
+    }
     let message = match &wake {
         WakeReason::UserMessage { message } => Some(message.to_string()),
-        WakeReason::PipelineStep | WakeReason::Recovery { .. } => None,
+        WakeReason::PipelineStep | WakeReason::Conflict | WakeReason::Recovery { .. } => None,
     };
     let mut ids = vec![("flow", flow.to_string()), ("step", path.to_string())];
     match &wake {
@@ -65,7 +80,7 @@ fn start_of(flow: FlowId, run: RunId, call: AgentCall, continuation: Option<Text
             ids.extend([("lost run", lost.to_string()), ("attempt", attempt.to_string())]);
         }
         WakeReason::UserMessage { message } => ids.push(("message", message.to_string())),
-        WakeReason::PipelineStep => {}
+        WakeReason::PipelineStep | WakeReason::Conflict => {}
     }
     let names = Names {
         run,
@@ -109,17 +124,21 @@ async fn tail_of_log(shell: &Shell, flow: FlowId, lost: RunId) -> Option<Text> {
     (!said.is_empty()).then(|| Text::tainted(said.join("\n")))
 }
 
+fn nothing_told() -> Told {
+    Told {
+        answer: None,
+        usage: orc_domain::agent::Usage::default(),
+        stop: None,
+        statistics: orc_domain::agent::Statistics::default(),
+    }
+}
+
 fn not_prepared(run: RunId, error: &PrepareError) -> Input {
     let stop = match error {
         PrepareError::PromptTooLong { .. } => Some(AgentStop::PromptTooLong),
         PrepareError::Schema { .. } => None,
     };
     let failure = Failure { family: ErrorFamily::Unknown, cause: Cause::Start, detail: chain(error) };
-    let told = Told {
-        answer: None,
-        usage: orc_domain::agent::Usage::default(),
-        stop,
-        statistics: orc_domain::agent::Statistics::default(),
-    };
+    let told = Told { stop, ..nothing_told() };
     Input::RunEnded { run, ending: Ending::Failed(failure), told: Some(told) }
 }

@@ -1,49 +1,86 @@
-//! Keeps files of a run that delivered: they are copied into the data directory before the flow hears of the end, so that a
-//! step that succeeded has its artifacts. A file that is not there makes a delivery a failure.
+//! Keeps what a run that delivered left, before its flow hears of the end: its files are copied into the data directory, and
+//! what it changed in its private copy becomes commits. What cannot be kept makes a delivery a failure.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use orc_domain::flow::Artifact;
 use orc_domain::graph::MAX_ARTIFACT_BYTES;
-use orc_domain::ids::{ContentHasher, RunId};
-use orc_domain::input::{Ending, Input};
+use orc_domain::ids::{ContentHasher, FlowId, RunId};
+use orc_domain::input::{Ending, Input, Told};
 use orc_domain::run::{Cause, ErrorFamily, Failure};
-use orc_engine::Resident;
+use orc_domain::time::Timestamp;
+use orc_domain::tree::Tree;
+use orc_ports::worktrees::Conversation;
 
-use crate::shell::Shell;
+use crate::places::{self, Files, Left};
+use crate::shell::{Shell, chain};
 
 /// `O_NONBLOCK` of Linux: a pipe without a writer is opened at once, and then found to be no file.
 const NO_WAIT: i32 = 0o4000;
 /// Bytes copied at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Keeps the files of a run that delivered; what is to be heard before its end. A delivery that lacks one becomes none.
-pub(crate) async fn harvest(shell: &Shell, resident: &Resident, input: &mut Input) -> Option<Input> {
-    let Input::RunEnded { run, ending, .. } = input else { return None };
-    let wanted = resident.flow().runs.get(run).map(|record| record.artifacts.clone())?;
-    if wanted.is_empty() || !matches!(ending, Ending::Delivered { .. }) {
-        return None;
-    }
-    match keep(shell, resident, *run, wanted).await {
-        Ok(artifacts) => Some(Input::RunKept { run: *run, artifacts }),
-        Err(detail) => {
-            *ending = Ending::Failed(Failure { family: ErrorFamily::Unknown, cause: Cause::Artifact, detail });
+/// Keeps what a run left, now that its process is gone, and then tells its flow how it ended. Not in the flow's own loop,
+/// which would hear of nothing else meanwhile.
+pub(crate) async fn keep_and_tell(shell: Arc<Shell>, wanted: BTreeMap<String, String>, left: Left, ended: Ended) {
+    let Ended { flow, run, at, mut ending, told } = ended;
+    let delivered = matches!(ending, Ending::Delivered { .. });
+    let kept = match keep(&shell, flow, run, (wanted, &left, delivered)).await {
+        Ok(kept) => delivered.then_some(kept),
+        Err(failure) => {
+            if delivered {
+                ending = Ending::Failed(failure);
+            } else {
+                tracing::warn!(%run, why = failure.detail, "the copy of a run was not given back");
+            }
             None
         }
+    };
+    if let Some((artifacts, tree)) = kept {
+        shell.router.deliver(flow, at, Input::RunKept { run, artifacts, tree });
     }
+    shell.router.deliver(flow, at, Input::RunEnded { run, ending, told });
+}
+
+/// The end of a run that nothing was kept of yet.
+pub(crate) struct Ended {
+    pub(crate) flow: FlowId,
+    pub(crate) run: RunId,
+    pub(crate) at: Timestamp,
+    pub(crate) ending: Ending,
+    pub(crate) told: Option<Told>,
 }
 
 async fn keep(
     shell: &Shell,
-    resident: &Resident,
+    flow: FlowId,
     run: RunId,
+    (wanted, left, delivered): (BTreeMap<String, String>, &Left, bool),
+) -> Result<(BTreeMap<String, Artifact>, Option<Tree>), Failure> {
+    let failure = |cause, detail| Failure { family: ErrorFamily::Unknown, cause, detail };
+    let artifacts = if delivered { wanted } else { BTreeMap::new() };
+    let kept = match left.files() {
+        _ if artifacts.is_empty() => Ok(BTreeMap::new()),
+        Files::Directory(root) => copy_all(shell, (flow, run), root, artifacts).await,
+        Files::Copy(conversation) => extract_all(shell, (flow, run), conversation, artifacts).await,
+    };
+    // Its files are looked for first: a copy is saved whether they are there or not.
+    let tree = places::keep(shell, left, delivered).await;
+    let tree = tree.map_err(|error| failure(Cause::Worktree, chain(&error)))?;
+    Ok((kept.map_err(|detail| failure(Cause::Artifact, detail))?, tree))
+}
+
+async fn copy_all(
+    shell: &Shell,
+    (flow, run): (FlowId, RunId),
+    root: &Path,
     wanted: BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, Artifact>, String> {
-    let flow = resident.flow().spec.id;
-    let root = PathBuf::from(&resident.flow().spec.directory);
+    let root = root.to_owned();
     let places: Vec<(String, String, PathBuf)> = wanted
         .into_iter()
         .map(|(name, path)| {
@@ -61,6 +98,40 @@ async fn keep(
     copied.await.map_err(|error| error.to_string())?
 }
 
+/// The same out of a private copy, which only a box looks into.
+async fn extract_all(
+    shell: &Shell,
+    (flow, run): (FlowId, RunId),
+    conversation: &Conversation,
+    wanted: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, Artifact>, String> {
+    let mut kept = BTreeMap::new();
+    for (name, path) in wanted {
+        let place = shell.data.artifact(flow, run, &name);
+        let part = place.with_extension("part");
+        let parent = place.parent().unwrap_or(&place).to_owned();
+        let text = |error: std::io::Error| format!("`{path}`: {error}");
+        std::fs::create_dir_all(parent).map_err(text)?;
+        let extracted = shell.worktrees.extract(conversation.clone(), path.clone(), part.clone(), MAX_ARTIFACT_BYTES);
+        if let Err(error) = extracted.await {
+            // Half a file is nothing that anybody asked for.
+            let _ = std::fs::remove_file(&part);
+            return Err(format!("`{path}`: {}", chain(&error)));
+        }
+        let directory = part.parent().unwrap_or(&part).to_owned();
+        let file = part.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let whole = tokio::task::spawn_blocking(move || {
+            let kept = copy(&directory, &file, &place);
+            // Copied or not, it is not wanted under this name any more.
+            let _ = std::fs::remove_file(directory.join(&file));
+            kept
+        });
+        let artifact = whole.await.map_err(|error| error.to_string())?.map_err(|why| format!("`{path}`: {why}"))?;
+        kept.insert(name, artifact);
+    }
+    Ok(kept)
+}
+
 /// Copies a file that lies below `root`, links resolved, and names it once it is whole.
 fn copy(root: &Path, path: &str, place: &Path) -> Result<Artifact, String> {
     let text = |error: std::io::Error| error.to_string();
@@ -76,7 +147,7 @@ fn copy(root: &Path, path: &str, place: &Path) -> Result<Artifact, String> {
     }
     let parent = place.parent().unwrap_or(place);
     std::fs::create_dir_all(parent).map_err(text)?;
-    let part = place.with_extension("part");
+    let part = place.with_extension("copy");
     let mut target = std::fs::File::create(&part).map_err(text)?;
     let (mut hash, mut bytes, mut buffer) = (ContentHasher::default(), 0_u64, vec![0_u8; CHUNK]);
     loop {

@@ -53,7 +53,8 @@ pub(crate) fn start<'a>(shell: &'a Arc<Shell>, spec: &'a FlowSpec) -> Done<'a, (
 async fn refuse(shell: &Arc<Shell>, spec: &FlowSpec, problems: Vec<String>) -> Result<(), DispatcherError> {
     let Some(parent) = &spec.parent else { return Ok(()) };
     let detail = format!("its inputs do not fit: {}", problems.join("; "));
-    let input = Input::ChildEnded { flow: spec.id, outcome: FlowOutcome::Failed, output: None, detail };
+    let input =
+        Input::ChildEnded { flow: spec.id, outcome: FlowOutcome::Failed, output: None, tips: Vec::new(), detail };
     tell(shell, parent.flow, &Signed { by: Principal::System, input }).await
 }
 

@@ -6,7 +6,10 @@
 //! control.sock         that process's ear (0600)
 //! logs/FLOW/RUN.jsonl  output of a run
 //! artifacts/FLOW/RUN/  files that were kept of a run
+//! worktrees/           private copies of repositories, and what they are made from
 //! temp/FLOW/STEP/      $ORC_TEMP: private to a step, kept over its attempts, removed after the flow
+//! temp/FLOW/STEP.home/ the home of its boxes, likewise
+//! temp/FLOW/STEP.work/ where a step without a copy works, likewise
 //! temp/FLOW/RUN.out    $ORC_OUTPUT
 //! ```
 
@@ -146,6 +149,24 @@ impl DataDir {
     #[must_use]
     pub fn step_temp(&self, flow: FlowId, path: &StepPath) -> PathBuf {
         self.flow_temp(flow).join(path.file_name())
+    }
+
+    /// The home of a step's boxes.
+    #[must_use]
+    pub fn home(&self, flow: FlowId, path: &StepPath) -> PathBuf {
+        self.flow_temp(flow).join(path.file_name() + ".home")
+    }
+
+    /// Where a step without a copy works in its box.
+    #[must_use]
+    pub fn work(&self, flow: FlowId, path: &StepPath) -> PathBuf {
+        self.flow_temp(flow).join(path.file_name() + ".work")
+    }
+
+    /// Copies of repositories and what they are made from.
+    #[must_use]
+    pub fn worktrees(&self) -> PathBuf {
+        self.root.join("worktrees")
     }
 
     /// `$ORC_OUTPUT` of a run.

@@ -12,15 +12,20 @@ use futures_util::stream::FuturesUnordered;
 use orc_domain::effect::{AgentCall, Command, Effect, EffectKind};
 use orc_domain::graph::MAX_OUTPUT_BYTES;
 use orc_domain::ids::{EffectId, FlowId, RunId};
-use orc_domain::input::Input;
+use orc_domain::input::{Ending, Input};
+use orc_domain::path::StepPath;
+use orc_domain::tree::PrivateCopy;
+use orc_domain::value::Value;
 use orc_ports::executor::{Launch, Limits};
 use orc_ports::store::Guarded;
+use orc_ports::worktrees::Conversation;
 use tokio::sync::{mpsc, watch};
 
 use crate::agents;
 use crate::children;
 use crate::dispatcher::DispatcherError;
 use crate::endings::ending_of_start;
+use crate::places::{self, Settled, Who};
 use crate::shell::Shell;
 
 /// A run to be started.
@@ -33,6 +38,7 @@ struct Start {
 enum StartWhat {
     Command(Command),
     Agent(Box<AgentCall>),
+    Join(StepPath, PrivateCopy),
 }
 
 /// Where a flow puts its effects.
@@ -106,6 +112,9 @@ async fn run(
                 EffectKind::StartAgent { run, call } => {
                     starts.push(Start { effect, run, what: StartWhat::Agent(call) });
                 }
+                EffectKind::Join { run, path, copy } => {
+                    starts.push(Start { effect, run, what: StartWhat::Join(path, copy) });
+                }
                 // Whatever is not a start waits for the starts before it.
                 other => {
                     under_way.push(start(&shell, flow, std::mem::take(&mut starts)));
@@ -145,7 +154,7 @@ async fn carry_out(shell: &Arc<Shell>, effect: EffectId, kind: EffectKind) {
             }
         }
         // Starts are delivered together.
-        EffectKind::StartRun { .. } | EffectKind::StartAgent { .. } => return,
+        EffectKind::StartRun { .. } | EffectKind::StartAgent { .. } | EffectKind::Join { .. } => return,
     }
     done(shell, effect).await;
 }
@@ -207,15 +216,19 @@ async fn claim(shell: &Shell, starts: &[Start]) -> Option<Vec<Guarded>> {
 }
 
 async fn start_one(shell: &Arc<Shell>, flow: FlowId, run: RunId, what: StartWhat) {
-    let (launch, ear) = match what {
-        StartWhat::Command(command) => (launch_of(shell, flow, run, command), None),
-        StartWhat::Agent(call) => match agents::launch(shell, flow, run, *call).await {
-            Ok((launch, ear)) => (launch, Some(ear)),
-            Err(ended) => {
-                shell.router.expect_report(run, flow, None);
-                return shell.router.not_started(run, ended);
-            }
-        },
+    let started = match what {
+        StartWhat::Command(command) => launch_of(shell, flow, run, command).await.map(|launch| (launch, None)),
+        StartWhat::Agent(call) => {
+            agents::launch(shell, flow, run, *call).await.map(|(launch, ear)| (launch, Some(ear)))
+        }
+        StartWhat::Join(path, copy) => return join(shell, flow, run, (path, copy)).await,
+    };
+    let (launch, ear) = match started {
+        Ok(started) => started,
+        Err(ended) => {
+            shell.router.expect_report(run, flow, None);
+            return shell.router.not_started(run, ended);
+        }
     };
     shell.router.expect_report(run, flow, ear.clone());
     match shell.executor.start(launch).await {
@@ -232,21 +245,41 @@ async fn start_one(shell: &Arc<Shell>, flow: FlowId, run: RunId, what: StartWhat
     }
 }
 
-fn launch_of(shell: &Shell, flow: FlowId, run: RunId, command: Command) -> Launch {
-    let mut env = shell.shape.host_env.clone();
-    env.extend(command.env);
-    Launch {
+/// Merges what the elements of a fan-out made, without a process.
+async fn join(shell: &Arc<Shell>, flow: FlowId, run: RunId, (path, copy): (StepPath, PrivateCopy)) {
+    let merged = shell.worktrees.join(Conversation { flow, path }, copy).await;
+    let at = shell.clock.now();
+    let ending = match merged {
+        Ok(tree) => {
+            let artifacts = std::collections::BTreeMap::new();
+            shell.router.deliver(flow, at, Input::RunKept { run, artifacts, tree: Some(tree) });
+            Ending::Delivered { output: Value::Map(std::collections::BTreeMap::new()) }
+        }
+        Err(error) => places::not_prepared(&error),
+    };
+    shell.router.deliver(flow, at, Input::RunEnded { run, ending, told: None });
+}
+
+async fn launch_of(shell: &Shell, flow: FlowId, run: RunId, command: Command) -> Result<Launch, Input> {
+    let Command { argv, place, env, path, attempt } = command;
+    let who = Who { flow, run, path: &path, attempt, agent: None };
+    let settled = places::settle(shell, &who, place, env).await;
+    let settled = settled.map_err(|ending| Input::RunEnded { run, ending, told: None })?;
+    let Settled { directory, confinement, env, .. } = settled;
+    Ok(Launch {
         run,
-        argv: command.argv,
-        directory: command.directory.into(),
+        argv,
+        directory,
+        confinement,
+        secrets: shell.shape.boxes.redacted(),
         env,
         log: shell.data.log(flow, run),
         output: shell.data.output(flow, run),
-        temp: shell.data.step_temp(flow, &command.path),
+        temp: shell.data.step_temp(flow, &path),
         limits: Limits { log_bytes: shell.shape.log_bytes, output_bytes: MAX_OUTPUT_BYTES as u64 },
         stdin: None,
         tap: None,
-    }
+    })
 }
 
 async fn done(shell: &Shell, effect: EffectId) {

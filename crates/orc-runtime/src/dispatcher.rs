@@ -14,6 +14,7 @@ use orc_ports::executor::{Executor, ReapError};
 use orc_ports::notifier::Notifier;
 use orc_ports::reader::Reader;
 use orc_ports::store::{Instance, Store, StoreError};
+use orc_ports::worktrees::Worktrees;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{RwLock, watch};
 
@@ -23,6 +24,7 @@ use crate::data_dir::DataDir;
 use crate::flow_loop::load;
 use crate::groups::Groups;
 use crate::parked::{self, Parked};
+use crate::places::Places;
 use crate::recovery::{self, Recovered};
 use crate::retention;
 use crate::router::Router;
@@ -38,6 +40,8 @@ pub struct Parts {
     pub reader: Arc<dyn Reader>,
     /// Where runs become processes; reports into `router`.
     pub executor: Arc<dyn Executor>,
+    /// Makes private copies.
+    pub worktrees: Arc<dyn Worktrees>,
     /// Knows agent programs.
     pub adapter: Arc<dyn Adapter>,
     /// Tells people.
@@ -139,7 +143,8 @@ impl Dispatcher {
     /// # Errors
     /// When the store fails or a left process does not go.
     pub async fn open(parts: Parts) -> Result<(Self, Recovered), DispatcherError> {
-        let Parts { store, reader, executor, adapter, notifier, clock, router, data, shape, instance } = parts;
+        let Parts { store, reader, executor, worktrees, adapter, notifier, clock, router, data, shape, instance } =
+            parts;
         let slots = Slots::new(shape.slots);
         let (commits, live, trouble) = (watch::Sender::new(0), watch::Sender::new(0), watch::Sender::new(None));
         let tasks = Tasks::default();
@@ -147,6 +152,8 @@ impl Dispatcher {
             store,
             reader,
             executor,
+            worktrees,
+            places: Places::default(),
             adapter,
             notifier,
             clock,

@@ -50,7 +50,7 @@ mod tests {
 
     fn report(exit: Exit, output: OutputFile) -> Report {
         let run = RunId::from_uuid(Uuid::nil());
-        Report { run, exit, output, last_line: "boom".to_owned(), escaped: 0, log_error: None }
+        Report { run, exit, output, last_line: "boom".to_owned(), escaped: 0, violations: Vec::new(), log_error: None }
     }
 
     fn cause(ending: &Ending) -> Option<&Cause> {

@@ -16,7 +16,7 @@ use orc_engine::{Context, Resident, decide};
 use orc_ports::store::{Commit, Committed, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::artifacts;
+use crate::artifacts::{self, Ended};
 use crate::delivery::{self, Outlet};
 use crate::dispatcher::Heard;
 use crate::router::{Message, What};
@@ -159,16 +159,11 @@ impl FlowLoop {
     async fn hear(&mut self, batch: Vec<Message>) -> Result<(), Stopped> {
         let (mut inputs, replies) = unpack(batch);
         let resident = self.take_resident().await?;
-        let mut kept = Vec::new();
-        for (place, (at, signed)) in inputs.iter_mut().enumerate() {
-            if let Some(input) = artifacts::harvest(&self.shell, &resident, &mut signed.input).await {
-                kept.push((place, (*at, Signed { by: Principal::System, input })));
-            }
-        }
-        for (place, input) in kept.into_iter().rev() {
-            inputs.insert(place, input);
-        }
+        inputs = inputs.into_iter().filter_map(|(at, signed)| self.keep_first(&resident, at, signed)).collect();
         self.resident = Some(resident);
+        if inputs.is_empty() {
+            return Ok(());
+        }
         let mut slots_refused = false;
         let changed = loop {
             let resident = self.take_resident().await?;
@@ -212,6 +207,21 @@ impl FlowLoop {
         self.shell.offer_slots();
         self.reply(replies, changed);
         Ok(())
+    }
+
+    /// Sets the end of a run aside until what it left is kept; it comes again then, after what was kept.
+    fn keep_first(&self, resident: &Resident, at: Timestamp, signed: Signed) -> Option<(Timestamp, Signed)> {
+        let Input::RunEnded { run, .. } = &signed.input else { return Some((at, signed)) };
+        let Some(left) = self.shell.places.leave(*run) else { return Some((at, signed)) };
+        let wanted = resident.flow().runs.get(run).map(|record| record.artifacts.clone()).unwrap_or_default();
+        if wanted.is_empty() && !left.has_copy() {
+            return Some((at, signed));
+        }
+        let Input::RunEnded { run, ending, told } = signed.input else { return None };
+        let ended = Ended { flow: self.id, run, at, ending, told };
+        let shell = Arc::clone(&self.shell);
+        self.shell.tasks.spawn("keep", artifacts::keep_and_tell(shell, wanted, left, ended));
+        None
     }
 
     /// Decides the inputs one after the other, each on the flow that the one before left and as of the time it arrived.

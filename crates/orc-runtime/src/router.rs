@@ -88,8 +88,20 @@ impl Router {
                 Some((ending, told)) => (ending, Some(told)),
                 None => (ending_of(&report), None),
             };
+            if !report.violations.is_empty() {
+                let input = Input::RunViolated { run: report.run, violations: report.violations.clone() };
+                router.violated(report.run, input);
+            }
             router.ended(report.run, Input::RunEnded { run: report.run, ending, told });
         })
+    }
+
+    /// Its box refused something. A flow hears of it before the end, which comes next.
+    fn violated(&self, run: RunId, input: Input) {
+        let flow = lock(&self.runs).get(&run).map(|expected| expected.flow);
+        if let Some(flow) = flow {
+            self.deliver(flow, self.clock.now(), input);
+        }
     }
 
     fn ended(&self, run: RunId, input: Input) {
@@ -141,7 +153,7 @@ impl Router {
     }
 
     /// Sends an input of ours. A flow that has ended needs none.
-    fn deliver(&self, flow: FlowId, at: Timestamp, input: Input) {
+    pub(crate) fn deliver(&self, flow: FlowId, at: Timestamp, input: Input) {
         let what = What::Input(Box::new(Signed { by: Principal::System, input }), None);
         self.push(flow, Message { at, what });
     }

@@ -13,6 +13,7 @@ use orc_ports::executor::Executor;
 use orc_ports::notifier::Notifier;
 use orc_ports::reader::Reader;
 use orc_ports::store::{Store, StoreError};
+use orc_ports::worktrees::Worktrees;
 use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
 use crate::data_dir::DataDir;
@@ -20,6 +21,7 @@ use crate::dispatcher::DispatcherError;
 use crate::flow_loop::{FlowLoop, load};
 use crate::groups::Groups;
 use crate::parked::Parked;
+use crate::places::{BoxShape, Places};
 use crate::retention::Retention;
 use crate::router::{Router, What};
 use crate::slots::Slots;
@@ -40,6 +42,8 @@ pub struct Shape {
     pub command: String,
     /// How long what is over is kept.
     pub retention: Retention,
+    /// What boxes are like.
+    pub boxes: BoxShape,
     /// What somebody is, by the settings of now.
     pub standing: Standings,
 }
@@ -102,6 +106,8 @@ pub(crate) struct Shell {
     pub(crate) slots: Slots,
     pub(crate) groups: Groups,
     pub(crate) parked: Parked,
+    pub(crate) worktrees: Arc<dyn Worktrees>,
+    pub(crate) places: Places,
     pub(crate) adapter: Arc<dyn Adapter>,
     pub(crate) notifier: Arc<dyn Notifier>,
     pub(crate) tasks: Tasks,

@@ -1,0 +1,379 @@
+//! Where a run works: from what the flow decided to a copy that is there, a box that is described, and what is kept of
+//! both when the run is over.
+//!
+//! A run in a box sees nothing of the environment but a list; a secret is read where it is used and never stored. What a
+//! run changed in its copy is kept before its flow hears that it delivered; of one that did not deliver the copy stays as
+//! it is, for whoever goes on in it or rescues it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use orc_domain::confine::BoxRules;
+use orc_domain::ids::{FlowId, RunId};
+use orc_domain::input::Ending;
+use orc_domain::path::StepPath;
+use orc_domain::principal::Principal;
+use orc_domain::run::{Cause, ErrorFamily, Failure};
+use orc_domain::tree::{Place, PrivateCopy, Tree};
+use orc_ports::executor::{BoxLimits, Confinement, Mount, Secrets, Source};
+use orc_ports::worktrees::{Author, Conversation, Harvest, Prepared, WorktreeError};
+
+use crate::shell::{Shell, chain};
+
+/// Where an empty place to work is, inside a box.
+const WORK: &str = "/work";
+/// Variables of the machine that a box gets as they are: they say how people read, not what is where.
+const PLAIN: &[&str] = &["LANG", "LANGUAGE", "TERM", "TZ", "NO_COLOR", "CI"];
+/// Where programs of the system are, inside a box.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What boxes of this instance are like.
+#[derive(Clone)]
+pub struct BoxShape {
+    /// The home of whoever runs this, which `~` in a rule means.
+    pub home: PathBuf,
+    /// Paths that no box may reach, even below one that it may read.
+    pub hidden: Vec<PathBuf>,
+    /// Bounds of each box.
+    pub limits: BoxLimits,
+    /// Variables of this process that rules may name.
+    pub host_env: BTreeMap<String, String>,
+    /// Secrets of the settings, by name; those that cannot be read say why.
+    pub secrets: BTreeMap<String, Result<String, String>>,
+    /// The domain of the addresses of agents.
+    pub domain: String,
+    /// The line that names somebody as co-author, if they have an address.
+    pub co_author: CoAuthors,
+}
+
+/// Says how somebody who asked for a flow is named in its commits.
+#[derive(Clone)]
+pub struct CoAuthors(Arc<dyn Fn(&Principal) -> Option<String> + Send + Sync>);
+
+impl CoAuthors {
+    /// Asks `of` each time.
+    pub fn new(of: impl Fn(&Principal) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(of))
+    }
+}
+
+impl std::fmt::Debug for BoxShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BoxShape").field("home", &self.home).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl BoxShape {
+    /// Every value that no log may show.
+    #[must_use]
+    pub fn redacted(&self) -> Secrets {
+        Secrets::new(self.secrets.values().filter_map(|value| value.as_ref().ok().cloned()))
+    }
+
+    /// A path of a rule, `~` resolved.
+    fn resolve(&self, path: &str) -> PathBuf {
+        match path.strip_prefix("~/") {
+            Some(rest) => self.home.join(rest),
+            None => PathBuf::from(path),
+        }
+    }
+}
+
+/// Whose place it is.
+pub(crate) struct Who<'a> {
+    pub(crate) flow: FlowId,
+    pub(crate) run: RunId,
+    pub(crate) path: &'a StepPath,
+    pub(crate) attempt: u32,
+    /// The agent's name; none: a command.
+    pub(crate) agent: Option<&'a str>,
+}
+
+/// A place that is ready for a process.
+pub(crate) struct Settled {
+    pub(crate) directory: PathBuf,
+    pub(crate) confinement: Option<Box<Confinement>>,
+    /// All of its variables but those that the executor adds.
+    pub(crate) env: BTreeMap<String, String>,
+    /// What it is told of a conflict that its copy holds.
+    pub(crate) conflict: Option<String>,
+}
+
+/// What is kept of a place when its run is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    conversation: Conversation,
+    run: RunId,
+    attempt: u32,
+    copy: Option<PrivateCopy>,
+    /// Where it worked, where that is a directory of the machine.
+    directory: Option<PathBuf>,
+    caches: bool,
+    author: Author,
+    trailers: Vec<String>,
+}
+
+/// Makes the place ready; `own` are the variables of the step. Else says how the run ends without having begun.
+pub(crate) async fn settle(
+    shell: &Shell,
+    who: &Who<'_>,
+    place: Place,
+    own: BTreeMap<String, String>,
+) -> Result<Settled, Ending> {
+    let (copy, rules) = match place {
+        Place::InPlace { directory } => {
+            let mut env = shell.shape.host_env.clone();
+            env.extend(own);
+            let directory = PathBuf::from(directory);
+            let left = left(shell, who, None, Some(directory.clone())).await;
+            shell.places.enter(who.run, left);
+            return Ok(Settled { directory, confinement: None, env, conflict: None });
+        }
+        Place::Boxed { copy, rules } => (copy, rules),
+    };
+    let conversation = Conversation { flow: who.flow, path: who.path.clone() };
+    let prepared = match copy.clone() {
+        Some(copy) => {
+            shell.worktrees.prepare(conversation, who.run, copy).await.map_err(|error| not_prepared(&error))?
+        }
+        None => empty(shell, who).map_err(|detail| not_started(&detail))?,
+    };
+    let directory = prepared.mounts.iter().find_map(|mount| match &mount.source {
+        Source::Path(path) if copy.is_none() => Some(path.clone()),
+        Source::Path(_) | Source::Layers { .. } => None,
+    });
+    let mut left = left(shell, who, copy.clone(), directory).await;
+    left.caches = !rules.cache.is_empty();
+    let mut env = environment(&shell.shape.boxes, &rules, own).map_err(|detail| not_started(&detail))?;
+    name_author(&mut env, &left);
+    let mut mounts = prepared.mounts;
+    let repositories = copy.map(|copy| copy.repositories).unwrap_or_default();
+    let names: Vec<String> = rules.cache.iter().cloned().collect();
+    if !names.is_empty() {
+        for name in &names {
+            env.insert(format!("ORC_CACHE_{}", variable_name(name)), format!("/cache/{name}"));
+        }
+        let caches = shell.worktrees.caches(who.run, repositories, names).await;
+        mounts.extend(caches.map_err(|error| not_prepared(&error))?);
+    }
+    mounts.extend(ruled(&shell.shape.boxes, &rules).map_err(|detail| not_started(&detail))?);
+    let confinement = Confinement {
+        masked: masked(&shell.shape.boxes, &mounts),
+        mounts,
+        home: shell.data.home(who.flow, who.path),
+        network: rules.network,
+        limits: shell.shape.boxes.limits,
+    };
+    shell.places.enter(who.run, left);
+    let conflict = prepared.conflict.map(|conflict| conflict.to_string());
+    Ok(Settled { directory: prepared.directory, confinement: Some(Box::new(confinement)), env, conflict })
+}
+
+/// A directory of the step's own with nothing in it.
+fn empty(shell: &Shell, who: &Who<'_>) -> Result<Prepared, String> {
+    let directory = shell.data.work(who.flow, who.path);
+    let made = std::fs::create_dir_all(&directory);
+    made.map_err(|error| format!("cannot make `{}`: {error}", directory.display()))?;
+    let mount = Mount { source: Source::Path(directory), at: WORK.into(), writable: true };
+    Ok(Prepared { mounts: vec![mount], directory: WORK.into(), start: Tree::default(), conflict: None })
+}
+
+async fn left(shell: &Shell, who: &Who<'_>, copy: Option<PrivateCopy>, directory: Option<PathBuf>) -> Left {
+    let boxes = &shell.shape.boxes;
+    let spec = match &copy {
+        Some(_) => shell.reader.flow_head(who.flow).await.ok().flatten().map(|(spec, _)| spec),
+        None => None,
+    };
+    let (workspace, name) = match &spec {
+        Some(spec) => (spec.workspace, spec.name.as_str()),
+        None => (orc_domain::ids::WorkspaceId::default_workspace(), "orchestrator"),
+    };
+    let author = match who.agent {
+        Some(agent) => orc_domain::identity::agent_author(agent, workspace, &boxes.domain),
+        None => orc_domain::identity::pipeline_author(name, workspace, &boxes.domain),
+    };
+    let trailers = spec.and_then(|spec| (boxes.co_author.0)(&spec.requested_by)).into_iter().collect();
+    Left {
+        conversation: Conversation { flow: who.flow, path: who.path.clone() },
+        run: who.run,
+        attempt: who.attempt,
+        copy,
+        directory,
+        caches: false,
+        author: Author { name: author.0, email: author.1 },
+        trailers,
+    }
+}
+
+/// git takes author and committer from these; whoever names one himself wins.
+fn name_author(env: &mut BTreeMap<String, String>, left: &Left) {
+    let Author { name, email } = &left.author;
+    let values = [
+        ("GIT_AUTHOR_NAME", name),
+        ("GIT_AUTHOR_EMAIL", email),
+        ("GIT_COMMITTER_NAME", name),
+        ("GIT_COMMITTER_EMAIL", email),
+    ];
+    for (key, value) in values {
+        env.entry(key.to_owned()).or_insert_with(|| value.clone());
+    }
+    if !left.trailers.is_empty() {
+        env.entry("ORC_TRAILERS".to_owned()).or_insert_with(|| left.trailers.join("\n"));
+    }
+}
+
+/// The variables of a run in a box: what people set for reading, what the rules name, secrets, and the step's own over all.
+fn environment(
+    boxes: &BoxShape,
+    rules: &BoxRules,
+    own: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, String> {
+    let host = |name: &str| boxes.host_env.get(name).cloned();
+    let plain = PLAIN.iter().copied().chain(rules.env.iter().map(String::as_str));
+    let mut env: BTreeMap<String, String> =
+        plain.filter_map(|name| host(name).map(|value| (name.to_owned(), value))).collect();
+    env.extend(boxes.host_env.iter().filter(|(name, _)| name.starts_with("LC_")).map(|(k, v)| (k.clone(), v.clone())));
+    env.insert("PATH".to_owned(), path_of(boxes, rules));
+    for name in &rules.secrets {
+        let value = match boxes.secrets.get(name) {
+            Some(Ok(value)) => value.clone(),
+            Some(Err(why)) => return Err(format!("box: the secret `{name}` cannot be read: {why}")),
+            None => return Err(format!("box: the settings have no secret `{name}`; add it under `secrets:`")),
+        };
+        env.insert(name.clone(), value);
+    }
+    env.extend(own);
+    Ok(env)
+}
+
+/// Directories of programs: those of ours that the box can see, then the system's.
+fn path_of(boxes: &BoxShape, rules: &BoxRules) -> String {
+    let seen: Vec<PathBuf> = rules.read.iter().chain(&rules.write).map(|path| boxes.resolve(path)).collect();
+    let ours = boxes.host_env.get("PATH").map(String::as_str).unwrap_or_default();
+    let visible = |directory: &&str| seen.iter().any(|path| Path::new(directory).starts_with(path));
+    let mut parts: Vec<&str> = ours.split(':').filter(visible).collect();
+    parts.extend(SYSTEM_PATH.split(':'));
+    let mut known = BTreeSet::new();
+    parts.retain(|part| known.insert(*part));
+    parts.join(":")
+}
+
+/// Paths of the machine that the rules name. One that is not there is an error: a program would only miss it later.
+fn ruled(boxes: &BoxShape, rules: &BoxRules) -> Result<Vec<Mount>, String> {
+    let reads = rules.read.difference(&rules.write).map(|path| (path, false));
+    let all = reads.chain(rules.write.iter().map(|path| (path, true)));
+    let mut mounts = all
+        .map(|(path, writable)| {
+            let resolved = boxes.resolve(path);
+            let real = resolved.canonicalize().map_err(|error| format!("box: `{path}` cannot be reached: {error}"))?;
+            if let Some(hidden) = boxes.hidden.iter().find(|hidden| real.starts_with(hidden)) {
+                return Err(format!("box: `{path}` lies in `{}`, which no box may reach", hidden.display()));
+            }
+            Ok(Mount { source: Source::Path(real), at: resolved, writable })
+        })
+        .collect::<Result<Vec<Mount>, String>>()?;
+    // What lies deeper is mounted later, so that nothing hides it.
+    mounts.sort_by(|one, two| one.at.cmp(&two.at));
+    Ok(mounts)
+}
+
+/// Hidden paths that would show below what a box may reach.
+fn masked(boxes: &BoxShape, mounts: &[Mount]) -> Vec<PathBuf> {
+    let shown = mounts.iter().filter_map(|mount| match &mount.source {
+        Source::Path(path) => Some((path, &mount.at)),
+        Source::Layers { .. } => None,
+    });
+    let below = shown.flat_map(|(path, at)| {
+        boxes.hidden.iter().filter_map(move |hidden| Some(at.join(hidden.strip_prefix(path).ok()?)))
+    });
+    below.collect()
+}
+
+fn variable_name(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' }).collect()
+}
+
+/// What a copy that cannot be made means.
+pub(crate) fn not_prepared(error: &WorktreeError) -> Ending {
+    let family = match error {
+        WorktreeError::Conflict(conflict) => {
+            let cause = Cause::Conflict(conflict.clone());
+            return Ending::Failed(Failure { family: ErrorFamily::Unknown, cause, detail: String::new() });
+        }
+        WorktreeError::Box { .. } | WorktreeError::Git { .. } | WorktreeError::File { .. } => {
+            ErrorFamily::SandboxInfrastructure
+        }
+        WorktreeError::NoRepository { .. } | WorktreeError::NoCommit { .. } => ErrorFamily::Unknown,
+    };
+    Ending::Failed(Failure { family, cause: Cause::Worktree, detail: chain(error) })
+}
+
+fn not_started(detail: &str) -> Ending {
+    let family = ErrorFamily::SandboxInfrastructure;
+    Ending::Failed(Failure { family, cause: Cause::Start, detail: detail.to_owned() })
+}
+
+/// Keeps what a run that delivered left in its copy; of any other the copy stays as it is.
+pub(crate) async fn keep(shell: &Shell, left: &Left, delivered: bool) -> Result<Option<Tree>, WorktreeError> {
+    let Some(copy) = left.copy.clone() else { return Ok(None) };
+    if !delivered {
+        shell.worktrees.release(left.run).await?;
+        return Ok(None);
+    }
+    let harvest = Harvest {
+        conversation: left.conversation.clone(),
+        run: left.run,
+        attempt: left.attempt,
+        copy,
+        author: left.author.clone(),
+        trailers: left.trailers.clone(),
+        at: shell.clock.now(),
+    };
+    let harvested = shell.worktrees.harvest(harvest).await?;
+    for note in &harvested.notes {
+        tracing::warn!(run = %left.run, note, "not everything of a copy was kept");
+    }
+    if left.caches
+        && let Err(error) = shell.worktrees.promote(left.run).await
+    {
+        tracing::warn!(run = %left.run, error = chain(&error), "a cache was not taken over");
+    }
+    Ok(Some(harvested.tree))
+}
+
+impl Left {
+    /// Whether there is a copy to give back.
+    pub(crate) const fn has_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// Where a file that is to be kept lies: in a copy, or below a directory of the machine.
+    pub(crate) fn files(&self) -> Files<'_> {
+        match (&self.copy, &self.directory) {
+            (None, Some(directory)) => Files::Directory(directory),
+            (Some(_), _) | (None, None) => Files::Copy(&self.conversation),
+        }
+    }
+}
+
+/// Where files of a run lie.
+pub(crate) enum Files<'a> {
+    Directory(&'a Path),
+    Copy(&'a Conversation),
+}
+
+/// Places in use.
+#[derive(Default)]
+pub(crate) struct Places(std::sync::Mutex<BTreeMap<RunId, Left>>);
+
+impl Places {
+    fn enter(&self, run: RunId, left: Left) {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(run, left);
+    }
+
+    /// The place of a run that is over; once.
+    pub(crate) fn leave(&self, run: RunId) -> Option<Left> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&run)
+    }
+}
