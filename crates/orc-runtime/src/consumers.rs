@@ -14,6 +14,7 @@ use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
 use orc_domain::time::Millis;
 use orc_ports::store::{Guarded, StoreError};
+use orc_ports::worktrees::Freed;
 
 use crate::router::What;
 use crate::shell::{Shell, chain};
@@ -41,6 +42,12 @@ pub const CONSUMERS: &[ConsumerRow] = &[
         kinds: &["FlowFinished"],
         what: "removes the private files of the flow's steps ($ORC_TEMP, $ORC_OUTPUT)",
         act: remove_temp_files,
+    },
+    ConsumerRow {
+        name: "worktrees",
+        kinds: &["FlowFinished"],
+        what: "removes the private copies of the flow; unsaved work in one goes to a rescue reference first",
+        act: collect_copies,
     },
     ConsumerRow {
         name: "event-waits",
@@ -98,6 +105,21 @@ fn remove_temp_files(shell: Arc<Shell>, event: Event) -> BoxFuture<'static, Resu
             }
             _ => Ok(()),
         }
+    }
+    .boxed()
+}
+
+fn collect_copies(shell: Arc<Shell>, event: Event) -> BoxFuture<'static, Result<(), String>> {
+    async move {
+        let Fact::FlowFinished { .. } = event.body.fact else {
+            return Ok(());
+        };
+        let freed = shell.worktrees.collect(event.flow).await.map_err(|error| chain(&error))?;
+        if freed.copies > 0 {
+            let Freed { copies, rescued, bytes } = freed;
+            tracing::debug!(flow = %event.flow, copies, rescued, bytes, "private copies were removed");
+        }
+        Ok(())
     }
     .boxed()
 }

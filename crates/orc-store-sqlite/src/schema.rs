@@ -44,10 +44,10 @@ pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin"), migration!(2
 /// The version this program writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// `orc1` in ASCII: the layout of rows since steps have an origin.
-pub(crate) const APPLICATION_ID: i64 = 0x6f72_6331;
-/// `orch` in ASCII: the layout before, of which this program reads neither flows nor runs.
-const EARLIER_LAYOUT: i64 = 0x6f72_6368;
+/// `orc2` in ASCII: the layout of rows since steps work in private copies.
+pub(crate) const APPLICATION_ID: i64 = 0x6f72_6332;
+/// `orch` and `orc1` in ASCII: layouts before version 0.1 was complete, of which this program reads neither flows nor runs.
+const EARLIER_LAYOUTS: [i64; 2] = [0x6f72_6368, 0x6f72_6331];
 
 /// An empty database in write-ahead mode, with every migration applied.
 pub(crate) const TEMPLATE: &[u8] = include_bytes!("../../../migrations/sqlite/template.db");
@@ -100,6 +100,7 @@ pub(crate) fn read_options(path: &Path) -> SqliteConnectOptions {
 /// Opens a database for writing: makes it if it is missing, and migrates it if it is old. Waits for others that write, so
 /// this is for threads that may wait.
 pub(crate) fn open_writable(path: &Path) -> Result<Connection, StoreError> {
+    put_earlier_aside(path)?;
     create(path).map_err(|error| cannot_open(path, error))?;
     let mut connection = connect(path, OpenFlags::empty()).map_err(|error| unreadable(path, error))?;
     let number = |name: &str| {
@@ -112,6 +113,43 @@ pub(crate) fn open_writable(path: &Path) -> Result<Connection, StoreError> {
         migrate(&mut connection, found)?;
     }
     Ok(connection)
+}
+
+/// A database of a layout before version 0.1 was complete is kept under another name, and said so: nothing of it is lost,
+/// and whoever only wants to go on can. Its caller holds the data directory, so nobody uses it.
+fn put_earlier_aside(path: &Path) -> Result<(), StoreError> {
+    if !application_of(path).is_some_and(|found| EARLIER_LAYOUTS.contains(&found)) {
+        return Ok(());
+    }
+    let free = |turn: &u32| !beside(path, &format!(".before-0.1-{turn}")).exists();
+    let Some(turn) = (1..1000).find(free) else {
+        return Err(cannot_open(path, io::Error::other("there is no free name to put an earlier database aside")));
+    };
+    let aside = beside(path, &format!(".before-0.1-{turn}"));
+    // The log first: without it the database lacks its latest writes, with it under the new name nothing is missing.
+    for suffix in ["-wal", "-shm", ""] {
+        let (from, to) = (beside(path, suffix), beside(&aside, suffix));
+        match fs::rename(from, to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_open(path, error)),
+            _ => {}
+        }
+    }
+    let kept = aside.display();
+    tracing::warn!(%kept, "a database from before version 0.1 was complete cannot be read and was put aside");
+    Ok(())
+}
+
+/// The four bytes at offset 68 of a SQLite file, big endian (sqlite.org/fileformat.html); `None`: no file, or not one.
+fn application_of(path: &Path) -> Option<i64> {
+    use std::os::unix::fs::FileExt as _;
+    let file = File::open(path).ok()?;
+    let mut header = [0_u8; 72];
+    file.read_exact_at(&mut header, 0).ok()?;
+    if !header.starts_with(b"SQLite format 3\0") {
+        return None;
+    }
+    let id: [u8; 4] = header[68..72].try_into().ok()?;
+    Some(i64::from(u32::from_be_bytes(id)))
 }
 
 /// SQLite opens a file that it may not write without a word, and even begins to write; this asks, and changes nothing.
@@ -141,9 +179,9 @@ pub(crate) async fn version(connection: &mut SqliteConnection, path: &Path) -> R
 }
 
 fn judge_version(application: i64, found: i64, path: &Path) -> Result<i64, StoreError> {
-    if application == EARLIER_LAYOUT {
-        let why = "it was written before version 0.1 was complete, and this program cannot read its flows: move it away, or \
-                   name another data directory with --data";
+    if EARLIER_LAYOUTS.contains(&application) {
+        let why = "it was written before version 0.1 was complete, and this program cannot read its flows; the next `run` \
+                   puts it aside and begins anew, or name another data directory with --data";
         return Err(cannot_open(path, io::Error::other(why)));
     }
     // Zero and zero is a file that SQLite made and nobody filled.

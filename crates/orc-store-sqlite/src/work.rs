@@ -469,6 +469,7 @@ const fn durability(kind: &EffectKind) -> Durability {
     match kind {
         EffectKind::StartRun { .. }
         | EffectKind::StartAgent { .. }
+        | EffectKind::Join { .. }
         | EffectKind::StopRun { .. }
         | EffectKind::StartFlow { .. }
         | EffectKind::Tell { .. } => Durability::Process,

@@ -107,7 +107,7 @@ async fn a_database_of_every_earlier_version_keeps_what_is_in_it() {
         let copies = tables.split(' ').map(|table| format!("INSERT INTO {table} SELECT * FROM filled.{table};"));
         let copies: String = copies.collect();
         let attach = format!("ATTACH '{}' AS filled", path.display());
-        let version = format!("PRAGMA application_id = 0x6f726331; PRAGMA user_version = {known}");
+        let version = format!("PRAGMA application_id = 0x6f726332; PRAGMA user_version = {known}");
         tamper(&old, &format!("{attach}; {copies} {version}")).await;
         assert_eq!(facts(&old).await.unwrap().schema, i64::try_from(known).unwrap());
         migrate(&old).await.unwrap();
@@ -120,11 +120,21 @@ async fn a_database_of_every_earlier_version_keeps_what_is_in_it() {
 }
 
 #[tokio::test]
-async fn a_database_of_the_layout_before_is_refused_with_what_to_do() {
-    let (_directory, path) = place();
-    tamper(&path, "CREATE TABLE flows (id); PRAGMA application_id = 0x6f726368; PRAGMA user_version = 1").await;
-    let error = chain(&SqliteStore::open(&path).await.err().unwrap());
-    assert!(error.contains("move it away"), "{error}");
+async fn a_database_of_a_layout_before_is_put_aside_whole_and_another_begins() {
+    let (directory, path) = place();
+    for (turn, layout) in ["0x6f726368", "0x6f726331"].into_iter().enumerate() {
+        let _ = fs::remove_file(&path);
+        tamper(&path, &format!("CREATE TABLE flows (id); INSERT INTO flows VALUES ({turn}); PRAGMA application_id = {layout}; PRAGMA user_version = 1")).await;
+        let before = fs::read(&path).unwrap();
+        // Whoever only reads changes nothing, and learns what will.
+        let error = chain(&SqliteReader::open(&path).await.err().unwrap());
+        assert!(error.contains("puts it aside"), "{error}");
+        let store = SqliteStore::open(&path).await.unwrap();
+        store.close().await.unwrap();
+        let aside = directory.path().join(format!("{}.before-0.1-{}", path.file_name().unwrap().display(), turn + 1));
+        assert_eq!(fs::read(&aside).unwrap(), before);
+        assert_eq!(facts(&path).await.unwrap().schema, SCHEMA_VERSION);
+    }
 }
 
 #[tokio::test]
