@@ -24,12 +24,14 @@
 //!
 //! Where to go next: `supervisor` (the loop), `supervise` (one run from start to report), `family` (who belongs to whom).
 
+pub mod egress;
 mod family;
 mod input;
 mod launch;
 mod log;
 mod proc;
 mod reap;
+pub mod relay;
 mod supervise;
 mod supervisor;
 
