@@ -10,7 +10,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener as StdTcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl Drop for Relay {
     }
 }
 
-async fn accept(listener: TcpListener, socket: &PathBuf) {
+async fn accept(listener: TcpListener, socket: &Path) {
     let mut connections = FuturesUnordered::new();
     let mut pause = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     loop {
@@ -106,7 +106,7 @@ async fn carry(mut program: TcpStream, socket: &Path) {
 /// The variables by which programs find a proxy at `port` of 127.0.0.1.
 ///
 /// curl, git and cargo (libcurl), pip, npm, Go and Python read the common ones, in one case or the other. Node's own `fetch`
-/// reads them only when asked to (`NODE_USE_ENV_PROXY`, since 24.0), and Yarn since 2 reads settings of its own (it refuses
+/// reads them only when asked to (`NODE_USE_ENV_PROXY`, since 22.21 and 24.0), and Yarn since 2 reads settings of its own (it refuses
 /// variables that it does not know, so there is no `YARN_NO_PROXY`). There is no `ALL_PROXY`: what reads it alone would
 /// send other protocols to a proxy of HTTP. Java reads none; it has to be told by its own options.
 #[must_use]

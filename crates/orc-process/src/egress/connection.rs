@@ -23,6 +23,8 @@ use super::{Limits, Resolve};
 
 /// Bytes on their way in one direction.
 const BUFFER: usize = 16 * 1024;
+/// Programs that open a tunnel show of a refusal at most this line, so it says more than the number.
+const REFUSED: &str = "403 Not allowed by the network of the box";
 /// Addresses of one host that are tried.
 const ADDRESSES: usize = 8;
 /// Bytes that are read and forgotten after an answer of ours, so that closing does not cut it off.
@@ -137,7 +139,7 @@ async fn reach(target: &Target, context: &Context) -> Result<TcpStream, Answer> 
 fn refuse(target: &Target, refusal: Refusal, context: &Context) -> Answer {
     context.tally.lock().unwrap_or_else(PoisonError::into_inner).count(target, &refusal);
     let text = format!("The box does not reach {target}: {}.\n{}", refusal.reason(), refusal.remedy(target));
-    Answer::new("403 Forbidden", text)
+    Answer::new(REFUSED, text)
 }
 
 async fn addresses(target: &Target, context: &Context) -> Result<Vec<IpAddr>, Answer> {
