@@ -13,12 +13,13 @@ use orc_runtime::clock::SystemClock;
 use orc_runtime::control::{self, Client, Request};
 use orc_runtime::data_dir::{DataDirError, DataLock, Holder, Taken};
 use orc_runtime::{Dispatcher, Parts, Recovered, Router, Shape};
-use orc_store_sqlite::{SqliteReader, SqliteStore};
+use orc_store_sqlite::{SqliteReader, SqliteStore, put_earlier_aside};
 
 use crate::context::Context;
 use crate::failure::{CommandResult, Failure, unavailable};
 use crate::feed::of_dispatcher;
 use crate::host;
+use crate::output::say;
 
 /// How long a holder may take to answer: it may have ten thousand flows to look at first.
 pub(crate) const PATIENCE: Millis = Millis::from_secs(15);
@@ -55,6 +56,12 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
         Taken::Ours(lock) => lock,
         Taken::Held(who) => return Ok(Access::Theirs(who)),
     };
+    if let Some(aside) = put_earlier_aside(&data.database()).map_err(of_store)? {
+        say(&format!(
+            "the database was written before version 0.1 was complete and cannot be read: it is kept as {}, and a new one begins",
+            aside.display()
+        ));
+    }
     let store = SqliteStore::open(&data.database()).await.map_err(of_store)?;
     let reader = SqliteReader::open(&data.database()).await.map_err(of_store)?;
     let router = Arc::new(Router::new(Arc::clone(&clock)));

@@ -31,7 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use self::check::{Facts, Findings, backup, check, facts, vacuum};
 pub use self::reader::SqliteReader;
-pub use self::schema::{MIGRATIONS, Migration, SCHEMA_VERSION, write_empty};
+pub use self::schema::{MIGRATIONS, Migration, SCHEMA_VERSION, put_earlier_aside, write_empty};
 pub use self::statement::{STATEMENTS, Statement};
 
 use self::read::Reads;

@@ -100,7 +100,6 @@ pub(crate) fn read_options(path: &Path) -> SqliteConnectOptions {
 /// Opens a database for writing: makes it if it is missing, and migrates it if it is old. Waits for others that write, so
 /// this is for threads that may wait.
 pub(crate) fn open_writable(path: &Path) -> Result<Connection, StoreError> {
-    put_earlier_aside(path)?;
     create(path).map_err(|error| cannot_open(path, error))?;
     let mut connection = connect(path, OpenFlags::empty()).map_err(|error| unreadable(path, error))?;
     let number = |name: &str| {
@@ -115,28 +114,27 @@ pub(crate) fn open_writable(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// A database of a layout before version 0.1 was complete is kept under another name, and said so: nothing of it is lost,
-/// and whoever only wants to go on can. Its caller holds the data directory, so nobody uses it.
-fn put_earlier_aside(path: &Path) -> Result<(), StoreError> {
+/// Gives a database of a layout before version 0.1 was complete another name, with its log: nothing of it is lost, and
+/// whoever only wants to go on can. The caller holds the data directory, so nobody uses it. The new name, if there was one.
+///
+/// # Errors
+/// When it cannot be renamed.
+pub fn put_earlier_aside(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     if !application_of(path).is_some_and(|found| EARLIER_LAYOUTS.contains(&found)) {
-        return Ok(());
+        return Ok(None);
     }
-    let free = |turn: &u32| !beside(path, &format!(".before-0.1-{turn}")).exists();
-    let Some(turn) = (1..1000).find(free) else {
+    let name = |turn: u32| beside(path, &format!(".before-0.1-{turn}"));
+    let Some(aside) = (1..1000).map(name).find(|aside| !aside.exists()) else {
         return Err(cannot_open(path, io::Error::other("there is no free name to put an earlier database aside")));
     };
-    let aside = beside(path, &format!(".before-0.1-{turn}"));
     // The log first: without it the database lacks its latest writes, with it under the new name nothing is missing.
     for suffix in ["-wal", "-shm", ""] {
-        let (from, to) = (beside(path, suffix), beside(&aside, suffix));
-        match fs::rename(from, to) {
+        match fs::rename(beside(path, suffix), beside(&aside, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_open(path, error)),
             _ => {}
         }
     }
-    let kept = aside.display();
-    tracing::warn!(%kept, "a database from before version 0.1 was complete cannot be read and was put aside");
-    Ok(())
+    Ok(Some(aside))
 }
 
 /// The four bytes at offset 68 of a SQLite file, big endian (sqlite.org/fileformat.html); `None`: no file, or not one.

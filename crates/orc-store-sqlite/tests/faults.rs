@@ -10,7 +10,9 @@ use orc_domain::effect::Change;
 use orc_domain::flow::StepState;
 use orc_ports::reader::Reader as _;
 use orc_ports::store::{Store as _, StoreError};
-use orc_store_sqlite::{MIGRATIONS, SCHEMA_VERSION, SqliteReader, SqliteStore, backup, check, facts, migrate};
+use orc_store_sqlite::{
+    MIGRATIONS, SCHEMA_VERSION, SqliteReader, SqliteStore, backup, check, facts, migrate, put_earlier_aside,
+};
 use orc_testkit::conformance::store::scene::{
     carry_on, create, done, flow_id, launch, open, place as group_place, prepare, request_id, step,
 };
@@ -129,10 +131,14 @@ async fn a_database_of_a_layout_before_is_put_aside_whole_and_another_begins() {
         // Whoever only reads changes nothing, and learns what will.
         let error = chain(&SqliteReader::open(&path).await.err().unwrap());
         assert!(error.contains("puts it aside"), "{error}");
+        let error = chain(&SqliteStore::open(&path).await.err().unwrap());
+        assert!(error.contains("puts it aside"), "{error}");
+        let named = put_earlier_aside(&path).unwrap();
         let store = SqliteStore::open(&path).await.unwrap();
         store.close().await.unwrap();
+        assert_eq!(put_earlier_aside(&path).unwrap(), None);
         let aside = directory.path().join(format!("{}.before-0.1-{}", path.file_name().unwrap().display(), turn + 1));
-        assert_eq!(fs::read(&aside).unwrap(), before);
+        assert_eq!((named, fs::read(&aside).unwrap()), (Some(aside.clone()), before));
         assert_eq!(facts(&path).await.unwrap().schema, SCHEMA_VERSION);
     }
 }
