@@ -34,6 +34,10 @@ use crate::args::Arguments;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
+    // The programs in and around a box are this one too; every boxed run waits for them.
+    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref()) {
+        return code;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return exit::of_usage(&error),

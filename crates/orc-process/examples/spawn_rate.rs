@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use orc_domain::ids::{InstanceId, RunId};
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::clock::Clock;
-use orc_ports::executor::{Executor, Launch, Limits};
+use orc_ports::executor::{Executor, Launch, Limits, Secrets};
 use orc_process::ProcessExecutor;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -46,6 +46,8 @@ fn launch(directory: &std::path::Path) -> Launch {
         limits: Limits { log_bytes: 1 << 24, output_bytes: 1 << 20 },
         stdin: None,
         tap: None,
+        confinement: None,
+        secrets: Secrets::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing runs between fork and exec (no `pre_exec`), so that the standard library can use `posix_spawn`: forking a
 //! process of a gigabyte is fifty times slower. It does so only for a program given by its path, hence our own look-up.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -56,8 +57,11 @@ pub(crate) fn prepare(launch: &Launch) -> Result<(), StartError> {
 
 /// Starts the process; must be called on the executor's own thread, inside its event loop.
 pub(crate) fn spawn(launch: &Launch, instance: &str) -> Result<Started, StartError> {
-    let path = find_program(launch)?;
-    let mut child = build_command(launch, &path, instance).spawn().map_err(|source| explain(launch, &path, source))?;
+    let wanted = Wanted { argv: &launch.argv, env: &launch.env, directory: &launch.directory };
+    let path = find_program(&wanted).map_err(|source| refusal(launch, Cause::Program(source)))?;
+    let mut child = build_command(launch, &path, instance)
+        .spawn()
+        .map_err(|source| refusal(launch, explain(&wanted, &path, source)))?;
     adopt(&mut child).map_err(|source| {
         abandon(&child);
         StartError::Exhausted { source }
@@ -123,25 +127,39 @@ fn abandon(child: &Child) {
     }
 }
 
+/// A program that is wanted, here or in a box.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) argv: &'a [String],
+    pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) directory: &'a Path,
+}
+
+/// What is to blame for a program that did not start.
+#[derive(Debug)]
+pub(crate) enum Cause {
+    Directory(io::Error),
+    Program(io::Error),
+    Exhausted(io::Error),
+}
+
 /// The path of the program: as given when it has a `/`, else from the `PATH` that the process will see. Relative paths
 /// count from the working directory.
-fn find_program(launch: &Launch) -> Result<PathBuf, StartError> {
-    let program = launch.argv.first().cloned().unwrap_or_default();
-    let refuse = |kind: ErrorKind, why: &str| {
-        Err(StartError::Program { program: program.clone(), source: io::Error::new(kind, why) })
-    };
+pub(crate) fn find_program(wanted: &Wanted<'_>) -> io::Result<PathBuf> {
+    let program = wanted.argv.first().map_or("", String::as_str);
+    let refuse = |kind: ErrorKind, why: &str| Err(io::Error::new(kind, why));
     if program.is_empty() {
         return refuse(ErrorKind::InvalidInput, "no program is named");
     }
     if program.contains('/') {
-        return Ok(launch.directory.join(&program));
+        return Ok(wanted.directory.join(program));
     }
-    let Some(path) = launch.env.get("PATH") else {
+    let Some(path) = wanted.env.get("PATH") else {
         return refuse(ErrorKind::NotFound, "it is not a path, and its environment has no PATH to look it up in");
     };
     let mut closed = false;
     for directory in path.split(':') {
-        let candidate = launch.directory.join(directory).join(&program);
+        let candidate = wanted.directory.join(directory).join(program);
         match fs::metadata(&candidate) {
             Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => return Ok(candidate),
             Ok(found) => closed |= found.is_file(),
@@ -155,27 +173,35 @@ fn find_program(launch: &Launch) -> Result<PathBuf, StartError> {
 }
 
 /// Says which of program, directory and machine is to blame; the system gives one number for all of them.
-fn explain(launch: &Launch, path: &Path, source: io::Error) -> StartError {
-    let source = match exhausted(source) {
-        Ok(error) => return error,
-        Err(source) => source,
-    };
-    let directory = &launch.directory;
-    if let Err(source) = rustix::fs::access(directory.join("."), rustix::fs::Access::EXEC_OK) {
-        return StartError::Directory { directory: directory.clone(), source: source.into() };
+pub(crate) fn explain(wanted: &Wanted<'_>, path: &Path, source: io::Error) -> Cause {
+    if is_exhausted(&source) {
+        return Cause::Exhausted(source);
     }
-    let source = if source.kind() == ErrorKind::NotFound && path.exists() {
+    if let Err(source) = rustix::fs::access(wanted.directory.join("."), rustix::fs::Access::EXEC_OK) {
+        return Cause::Directory(source.into());
+    }
+    Cause::Program(if source.kind() == ErrorKind::NotFound && path.exists() {
         io::Error::new(ErrorKind::NotFound, "the interpreter named in its first line does not exist")
     } else {
         source
-    };
-    StartError::Program { program: launch.argv.first().cloned().unwrap_or_default(), source }
+    })
+}
+
+fn refusal(launch: &Launch, cause: Cause) -> StartError {
+    match cause {
+        Cause::Directory(source) => StartError::Directory { directory: launch.directory.clone(), source },
+        Cause::Program(source) => {
+            StartError::Program { program: launch.argv.first().cloned().unwrap_or_default(), source }
+        }
+        Cause::Exhausted(source) => StartError::Exhausted { source },
+    }
+}
+
+fn is_exhausted(source: &io::Error) -> bool {
+    matches!(Errno::from_io_error(source), Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
 }
 
 /// `Ok` when the machine has run out of processes, memory or descriptors; else the error again.
 fn exhausted(source: io::Error) -> Result<StartError, io::Error> {
-    match Errno::from_io_error(&source) {
-        Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => Ok(StartError::Exhausted { source }),
-        _ => Err(source),
-    }
+    if is_exhausted(&source) { Ok(StartError::Exhausted { source }) } else { Err(source) }
 }

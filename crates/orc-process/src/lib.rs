@@ -24,14 +24,19 @@
 //!
 //! Where to go next: `supervisor` (the loop), `supervise` (one run from start to report), `family` (who belongs to whom).
 
+mod base64;
 pub mod egress;
 mod family;
 mod input;
+pub mod inside;
 mod launch;
 mod log;
+mod passing;
 mod proc;
+pub mod protocol;
 mod reap;
 pub mod relay;
+pub mod sandbox;
 mod supervise;
 mod supervisor;
 

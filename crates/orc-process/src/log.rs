@@ -68,7 +68,7 @@ impl RunLog {
         self.is_worth_writing = true;
         self.append(match std::str::from_utf8(piece) {
             Ok(text) => LogLine { text: Some(text.to_owned()), ..line },
-            Err(_) => LogLine { bytes: Some(base64(piece)), ..line },
+            Err(_) => LogLine { bytes: Some(crate::base64::encode(piece)), ..line },
         });
     }
 
@@ -280,21 +280,6 @@ fn last_boundary(line: &[u8]) -> usize {
     }
 }
 
-/// RFC 4648, section 4, with padding.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let index = (bits >> (18 - 6 * digit)) & 63;
-            text.push(if digit <= group.len() { char::from(ALPHABET[index as usize]) } else { '=' });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,21 +321,6 @@ mod tests {
         assert_eq!(log.into_error(), None);
         let lines = lines(&fixture.path).into_iter();
         lines.map(|line| (line.text.unwrap_or_else(|| format!("b:{}", line.bytes.unwrap())), line.part)).collect()
-    }
-
-    #[test]
-    fn base64_of_every_remainder() {
-        let cases: [(&[u8], &str); 6] = [
-            (b"", ""),
-            (b"f", "Zg=="),
-            (b"fo", "Zm8="),
-            (b"foo", "Zm9v"),
-            (b"foob", "Zm9vYg=="),
-            (b"\xff\xfe\xfd", "//79"),
-        ];
-        for (bytes, text) in cases {
-            assert_eq!(base64(bytes), text);
-        }
     }
 
     #[test]

@@ -141,6 +141,7 @@ impl Supervised {
             output: read_output(&self.launch.output, self.launch.limits.output_bytes),
             last_line: last_line.unwrap_or_default(),
             escaped,
+            violations: Vec::new(),
             log_error: self.log.into_error(),
         }
     }

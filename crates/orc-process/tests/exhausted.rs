@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use orc_domain::ids::{InstanceId, RunId};
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::clock::Clock;
-use orc_ports::executor::{Executor, Exit, Launch, Limits, StartError};
+use orc_ports::executor::{Executor, Exit, Launch, Limits, Secrets, StartError};
 use orc_process::ProcessExecutor;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::mpsc;
@@ -43,6 +43,8 @@ async fn a_start_without_descriptors_says_that_the_machine_is_exhausted() {
         limits: Limits { log_bytes: 1 << 20, output_bytes: 1 << 20 },
         stdin: None,
         tap: None,
+        confinement: None,
+        secrets: Secrets::default(),
     };
     let limit = getrlimit(Resource::Nofile);
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;

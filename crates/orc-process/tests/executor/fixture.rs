@@ -11,7 +11,7 @@ use orc_domain::ids::{InstanceId, RunId};
 use orc_domain::run::Process;
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::clock::Clock;
-use orc_ports::executor::{Executor, Launch, Limits, Report};
+use orc_ports::executor::{Executor, Launch, Limits, Report, Secrets};
 use orc_ports::log::{LogKind, LogLine};
 use orc_process::ProcessExecutor;
 use tempfile::TempDir;
@@ -101,6 +101,8 @@ impl Fixture {
             limits: Limits { log_bytes: 1024 * 1024, output_bytes: 1024 },
             stdin: None,
             tap: None,
+            confinement: None,
+            secrets: Secrets::default(),
         }
     }
 

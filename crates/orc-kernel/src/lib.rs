@@ -1,0 +1,54 @@
+//! The system calls that no safe library offers, each behind a safe function.
+//!
+//! This is the only crate in which unsafe code may stand (`docs/adr/0019-unsafe-in-one-crate.md`). What holds:
+//! - Every function is safe for every argument: what could be wrong is an error of the kernel, never undefined behaviour.
+//! - One unsafe operation to a block, with the reason why it is sound above it.
+//! - Nothing here decides: no policy, no filter, no path. Those are plain data of the callers.
+//!
+//! Who uses it: `orc-process`, in the small programs that run around and in a box. None of it is called in the big process.
+
+pub mod seccomp;
+
+use std::io;
+
+/// Closes at the next `exec` every descriptor from `first` on (Linux 5.11, `CLOSE_RANGE_CLOEXEC`).
+///
+/// # Errors
+/// When the kernel is older.
+pub fn close_on_exec_from(first: u32) -> io::Result<()> {
+    // SAFETY: no memory is passed, and with this flag no descriptor is closed while somebody may still own it.
+    let answer = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    answered(answer).map(drop)
+}
+
+/// Gives this process a view of the mounts of its own. For a process with one thread: others keep the old view.
+///
+/// # Errors
+/// When it may not.
+pub fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: no memory is passed; what is unshared besides the view of mounts (the working directory and the mask of new
+    // files) is owned by the kernel.
+    let answer = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    answered(i64::from(answer)).map(drop)
+}
+
+/// What a system call answered, or why not.
+fn answered(answer: i64) -> io::Result<i64> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn descriptors_do_not_survive_an_exec() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let flags = |fd: i32| std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
+        super::close_on_exec_from(u32::try_from(file.as_raw_fd()).unwrap()).unwrap();
+        let flags = flags(file.as_raw_fd());
+        let octal = flags.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+        // O_CLOEXEC, `include/uapi/asm-generic/fcntl.h`.
+        assert_ne!(u32::from_str_radix(octal, 8).unwrap() & 0o2_000_000, 0, "{flags}");
+    }
+}

@@ -1,0 +1,28 @@
+//! The small programs around and inside of a box: our own executable, started again under one of three words.
+//!
+//! They start before anything else of the program does (no arguments are parsed, no thread is made, no log), because every
+//! boxed run pays for it. What they find wrong they say in a frame ([`crate::protocol::Answer::Error`]) on their standard
+//! input, which is the socket of whoever made the box.
+//!
+//! - `box-enter`: outside. Mounts, becomes the box user, turns into bwrap.
+//! - `box-init`: the first process inside. Runs one program under Landlock, seccomp and limits.
+//! - `tool-host`: inside, for several calls: the protocol on its standard input and output.
+//!
+//! What they must never do: go on when a part of the wall could not be put up.
+
+mod enter;
+mod init;
+mod programs;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+/// Runs one of the three programs if that is what `word`, the first argument, asks for; else `None`.
+#[must_use]
+pub fn run(word: Option<&OsStr>) -> Option<ExitCode> {
+    match word?.to_str()? {
+        "box-enter" => Some(enter::run()),
+        "box-init" => Some(init::run()),
+        _ => None,
+    }
+}

@@ -1,0 +1,225 @@
+//! From a [`Confinement`] to the line that bwrap is started with.
+//!
+//! The order of arguments is the order in which bwrap mounts: system, private directories, what is mounted, masks; last,
+//! what may not be written to. Whatever the line says about a file of the machine stands in it as [`Argument::Source`],
+//! because only `box-enter` knows where the box user finds it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use orc_ports::executor::{Confinement, Source};
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::{self, Bytes, Call, CallLimits, FrameError, Spawn, Streams, Tool};
+use crate::sandbox::{BoxUser, Sandbox};
+
+/// The home inside.
+pub(crate) const HOME: &str = "/home/agent";
+/// The name of the user inside.
+pub(crate) const USER: &str = "agent";
+/// The directory of `$ORC_OUTPUT` inside.
+pub(crate) const RUN: &str = "/orc/run";
+/// `$ORC_OUTPUT` inside.
+pub(crate) const OUTPUT: &str = "/orc/run/output";
+/// `$ORC_TEMP` inside.
+pub(crate) const TEMP: &str = "/orc/temp";
+/// Our own program inside.
+const EXECUTABLE: &str = "/orc/orchestrator";
+/// Bytes beside `$ORC_OUTPUT` in its directory.
+const RUN_SLACK: u64 = 1024 * 1024;
+/// Size of each of the directories in memory where a box has no bound on disk space, in bytes.
+const UNBOUNDED_TMP: u64 = 1024 * 1024 * 1024;
+/// Files and directories of `/etc` that programs need to find libraries, certificates and alternatives, read-only.
+const ETC: [&str; 9] = [
+    "alternatives",
+    "ca-certificates",
+    "crypto-policies",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "pki",
+    "protocols",
+    "ssl",
+];
+/// Directories that are links into `/usr` where that is merged.
+const MERGED: [&str; 5] = ["bin", "lib", "lib32", "lib64", "sbin"];
+
+/// What `box-enter` is told: the first frame on its standard input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entrance {
+    /// Whom to become after having mounted every source; none: we are that already, and nothing needs mounting.
+    pub(crate) user: Option<(u32, u32)>,
+    /// Groups of the limits, as directories.
+    pub(crate) groups: Vec<PathBuf>,
+    /// Program and arguments.
+    pub(crate) line: Vec<Argument>,
+}
+
+/// An argument of bwrap.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Argument {
+    /// As it stands.
+    Text(String),
+    /// The place where this is found.
+    Path(PathBuf),
+    /// The place where these layers are found as one.
+    Layers { lower: Vec<PathBuf>, upper: PathBuf, work: PathBuf },
+    /// The number of a descriptor from which this can be read.
+    Data(Bytes),
+}
+
+/// The marks by which a left process is recognised, as its environment has them.
+pub(crate) type Marks = Vec<(&'static str, String)>;
+
+/// A box to be made.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) confinement: &'a Confinement,
+    /// A directory of the machine for `$ORC_TEMP`; none: one in memory.
+    pub(crate) temp: Option<&'a Path>,
+    /// Bytes of `$ORC_OUTPUT`.
+    pub(crate) output_bytes: u64,
+}
+
+/// What every box sees of the machine.
+#[derive(Debug)]
+pub(crate) struct SystemView {
+    arguments: Vec<Argument>,
+}
+
+impl SystemView {
+    /// As it is below `root`, which is `/`.
+    pub(crate) fn of(root: &Path, user: BoxUser) -> Self {
+        let mut line = Line::default();
+        line.bind("--ro-bind", root.join("usr"), Path::new("/usr"));
+        for name in MERGED {
+            let path = root.join(name);
+            match fs::read_link(&path) {
+                Ok(target) => line.words(["--symlink", &target.to_string_lossy(), &format!("/{name}")]),
+                Err(_) if path.is_dir() => line.bind("--ro-bind", path, &Path::new("/").join(name)),
+                Err(_) => {}
+            }
+        }
+        for name in ETC {
+            let path = root.join("etc").join(name);
+            if path.exists() {
+                line.bind("--ro-bind", path, &Path::new("/etc").join(name));
+            }
+        }
+        if let Ok(target) = fs::read_link(root.join("etc/localtime")) {
+            line.words(["--symlink", &target.to_string_lossy(), "/etc/localtime"]);
+        }
+        let BoxUser { uid, gid } = user;
+        let passwd = format!(
+            "root:x:0:0:root:/:/bin/false\n{USER}:x:{uid}:{gid}:{USER}:{HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+        );
+        let group = format!("root:x:0:\n{USER}:x:{gid}:\nnogroup:x:65534:\n");
+        line.file("/etc/passwd", passwd);
+        line.file("/etc/group", group);
+        line.file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n");
+        line.file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n");
+        line.file("/etc/resolv.conf", "");
+        Self { arguments: line.0 }
+    }
+}
+
+/// Arguments on their way.
+#[derive(Debug, Default)]
+struct Line(Vec<Argument>);
+
+impl Line {
+    fn words<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) {
+        self.0.extend(words.into_iter().map(|word| Argument::Text(word.to_owned())));
+    }
+
+    fn path(&mut self, path: &Path) {
+        self.0.push(Argument::Text(path.to_string_lossy().into_owned()));
+    }
+
+    fn bind(&mut self, how: &str, source: PathBuf, at: &Path) {
+        self.words([how]);
+        self.0.push(Argument::Path(source));
+        self.path(at);
+    }
+
+    fn file(&mut self, at: &str, content: impl Into<Vec<u8>>) {
+        self.words(["--file"]);
+        self.0.push(Argument::Data(Bytes(content.into())));
+        self.words([at]);
+    }
+
+    fn memory(&mut self, at: &str, bytes: u64, mode: &str) {
+        self.words(["--perms", mode, "--size", &bytes.to_string(), "--tmpfs", at]);
+    }
+}
+
+/// The one call that `box-init` gets: the program, with what the box adds to its environment.
+pub(crate) fn first_call(
+    argv: &[String],
+    mut env: BTreeMap<String, String>,
+    directory: &Path,
+) -> Result<Vec<u8>, FrameError> {
+    for (name, value) in [("HOME", HOME), ("TMPDIR", "/tmp"), ("USER", USER), ("LOGNAME", USER)] {
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    let spawn = Spawn { argv: argv.to_vec(), env, streams: Streams::Inherited };
+    let (cwd, limits) = (directory.to_owned(), CallLimits::default());
+    protocol::encode(&protocol::Request::Call(Call { id: 1, tool: Tool::Spawn(spawn), cwd, deadline: None, limits }))
+}
+
+impl Sandbox {
+    /// What `box-enter` is told.
+    pub(crate) fn entrance(&self, request: &Request<'_>) -> Entrance {
+        let inner = &self.inner;
+        let confinement = request.confinement;
+        let mut line = Line::default();
+        line.path(&inner.bwrap);
+        line.words(["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--new-session"]);
+        line.words(["--die-with-parent", "--as-pid-1", "--hostname", "box"]);
+        line.0.extend(inner.system.arguments.iter().cloned());
+        let tmp_bytes = match confinement.limits.disk_bytes {
+            0 => UNBOUNDED_TMP,
+            bytes => bytes,
+        };
+        line.words(["--proc", "/proc", "--dev", "/dev"]);
+        line.memory("/dev/shm", tmp_bytes, "1777");
+        line.memory("/tmp", tmp_bytes, "1777");
+        line.memory(RUN, 2 * request.output_bytes + RUN_SLACK, "0755");
+        line.bind("--ro-bind", inner.executable.clone(), Path::new(EXECUTABLE));
+        match request.temp {
+            Some(temp) => line.bind("--bind", temp.to_owned(), Path::new(TEMP)),
+            None => line.memory(TEMP, tmp_bytes, "0700"),
+        }
+        if confinement.home.as_os_str().is_empty() {
+            line.memory(HOME, tmp_bytes, "0700");
+        } else {
+            line.bind("--bind", confinement.home.clone(), Path::new(HOME));
+        }
+        for mount in &confinement.mounts {
+            line.words([if mount.writable { "--bind" } else { "--ro-bind" }]);
+            line.0.push(match mount.source.clone() {
+                Source::Path(path) => Argument::Path(path),
+                Source::Layers { lower, upper, work } => Argument::Layers { lower, upper, work },
+            });
+            line.path(&mount.at);
+        }
+        line.words(["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", EXECUTABLE, "box-init"]);
+        let user = inner.staged.then_some((inner.user.uid, inner.user.gid));
+        Entrance { user, groups: Vec::new(), line: line.0 }
+    }
+
+    /// Makes a directory that is bound into a box, private to whom everything inside is.
+    pub(crate) fn make_private(&self, directory: &Path) -> io::Result<()> {
+        use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let BoxUser { uid, gid } = self.inner.user;
+        let found = fs::symlink_metadata(directory)?;
+        if self.inner.staged && (found.uid(), found.gid()) != (uid, gid) {
+            std::os::unix::fs::lchown(directory, Some(uid), Some(gid))?;
+        }
+        Ok(())
+    }
+}
