@@ -27,9 +27,9 @@ async fn curl(port: u16, arguments: &[&str]) -> io::Result<Output> {
 }
 
 /// Answers every request with what it was sent, one after the other.
-async fn echo(listener: TcpListener) {
+async fn echo(listener: TcpListener) -> io::Result<()> {
     loop {
-        let (mut stream, _) = listener.accept().await.unwrap();
+        let (mut stream, _) = listener.accept().await?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             match stream.read_u8().await {
@@ -38,17 +38,17 @@ async fn echo(listener: TcpListener) {
             }
         }
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", head.len());
-        stream.write_all(&[answer.as_bytes(), &head].concat()).await.unwrap();
+        stream.write_all(&[answer.as_bytes(), &head].concat()).await?;
     }
 }
 
 /// The same request without curl.
-async fn by_hand(port: u16, uri: &str) -> String {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
-    stream.write_all(format!("GET {uri} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+async fn by_hand(port: u16, uri: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    stream.write_all(format!("GET {uri} HTTP/1.1\r\n\r\n").as_bytes()).await?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
 }
 
 #[tokio::test]
@@ -69,8 +69,8 @@ async fn curl_finds_the_proxy_and_reaches_what_is_allowed_and_nothing_else() {
     let ask = async {
         let output = match curl(through, &[&allowed]).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                assert!(by_hand(through, &allowed).await.contains("GET /path HTTP/1.1"));
-                assert!(by_hand(through, &refused).await.contains("no entry of `network` names it"));
+                assert!(by_hand(through, &allowed).await.unwrap().contains("GET /path HTTP/1.1"));
+                assert!(by_hand(through, &refused).await.unwrap().contains("no entry of `network` names it"));
                 return;
             }
             output => output.unwrap(),
@@ -87,7 +87,7 @@ async fn curl_finds_the_proxy_and_reaches_what_is_allowed_and_nothing_else() {
         assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("403"), "{output:?}");
     };
     tokio::select! {
-        () = echo(listener) => {}
+        ended = echo(listener) => panic!("the origin ended: {ended:?}"),
         () = ask => {}
     }
     let violations = proxy.close().await;
