@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
 use orc_domain::graph::RepositorySpec;
+pub use orc_domain::identity::Author;
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::path::StepPath;
 use orc_domain::time::Timestamp;
@@ -36,15 +37,6 @@ pub struct Pinned {
     pub repositories: Vec<Repository>,
     /// What people should know: files of the checkout that are not committed, and so not in any copy.
     pub notes: Vec<String>,
-}
-
-/// A name and address, as commits have them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Author {
-    /// The name.
-    pub name: String,
-    /// The address.
-    pub email: String,
 }
 
 /// A copy that is ready.

@@ -10,14 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use orc_domain::confine::BoxRules;
-use orc_domain::ids::{FlowId, RunId};
+use orc_domain::identity::Author;
+use orc_domain::ids::{AgentId, FlowId, RunId};
 use orc_domain::input::Ending;
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
 use orc_domain::run::{Cause, ErrorFamily, Failure};
 use orc_domain::tree::{Place, PrivateCopy, Tree};
 use orc_ports::executor::{BoxLimits, Confinement, Mount, Secrets, Source};
-use orc_ports::worktrees::{Author, Conversation, Harvest, Prepared, WorktreeError};
+use orc_ports::worktrees::{Conversation, Harvest, Prepared, WorktreeError};
 
 use crate::shell::{Shell, chain};
 
@@ -126,7 +127,7 @@ pub(crate) async fn settle(
             let mut env = shell.shape.host_env.clone();
             env.extend(own);
             let directory = PathBuf::from(directory);
-            let left = left(shell, who, None, Some(directory.clone())).await;
+            let left = left(shell, who, None, Some(directory.clone())).await.map_err(|detail| not_started(&detail))?;
             shell.places.enter(who.run, left);
             return Ok(Settled { directory, confinement: None, env, conflict: None });
         }
@@ -143,7 +144,7 @@ pub(crate) async fn settle(
         Source::Path(path) if copy.is_none() => Some(path.clone()),
         Source::Path(_) | Source::Layers { .. } => None,
     });
-    let mut left = left(shell, who, copy.clone(), directory).await;
+    let mut left = left(shell, who, copy.clone(), directory).await.map_err(|detail| not_started(&detail))?;
     left.caches = !rules.cache.is_empty();
     let mut env = environment(&shell.shape.boxes, &rules, own).map_err(|detail| not_started(&detail))?;
     name_author(&mut env, &left);
@@ -179,7 +180,12 @@ fn empty(shell: &Shell, who: &Who<'_>) -> Result<Prepared, String> {
     Ok(Prepared { mounts: vec![mount], directory: WORK.into(), start: Tree::default(), conflict: None })
 }
 
-async fn left(shell: &Shell, who: &Who<'_>, copy: Option<PrivateCopy>, directory: Option<PathBuf>) -> Left {
+async fn left(
+    shell: &Shell,
+    who: &Who<'_>,
+    copy: Option<PrivateCopy>,
+    directory: Option<PathBuf>,
+) -> Result<Left, String> {
     let boxes = &shell.shape.boxes;
     let spec = match &copy {
         Some(_) => shell.reader.flow_head(who.flow).await.ok().flatten().map(|(spec, _)| spec),
@@ -190,33 +196,27 @@ async fn left(shell: &Shell, who: &Who<'_>, copy: Option<PrivateCopy>, directory
         None => (orc_domain::ids::WorkspaceId::default_workspace(), "orchestrator"),
     };
     let author = match who.agent {
-        Some(agent) => orc_domain::identity::agent_author(agent, workspace, &boxes.domain),
-        None => orc_domain::identity::pipeline_author(name, workspace, &boxes.domain),
+        Some(agent) => Author::agent(agent, AgentId::of(workspace, agent), &boxes.domain),
+        None => Author::pipeline(name, &boxes.domain),
     };
+    let author = author.map_err(|error| format!("nobody can be named as author of commits: {error}"))?;
     let trailers = spec.and_then(|spec| (boxes.co_author.0)(&spec.requested_by)).into_iter().collect();
-    Left {
+    Ok(Left {
         conversation: Conversation { flow: who.flow, path: who.path.clone() },
         run: who.run,
         attempt: who.attempt,
         copy,
         directory,
         caches: false,
-        author: Author { name: author.0, email: author.1 },
+        author,
         trailers,
-    }
+    })
 }
 
 /// git takes author and committer from these; whoever names one himself wins.
 fn name_author(env: &mut BTreeMap<String, String>, left: &Left) {
-    let Author { name, email } = &left.author;
-    let values = [
-        ("GIT_AUTHOR_NAME", name),
-        ("GIT_AUTHOR_EMAIL", email),
-        ("GIT_COMMITTER_NAME", name),
-        ("GIT_COMMITTER_EMAIL", email),
-    ];
-    for (key, value) in values {
-        env.entry(key.to_owned()).or_insert_with(|| value.clone());
+    for (key, value) in left.author.environment() {
+        env.entry(key.to_owned()).or_insert(value);
     }
     if !left.trailers.is_empty() {
         env.entry("ORC_TRAILERS".to_owned()).or_insert_with(|| left.trailers.join("\n"));

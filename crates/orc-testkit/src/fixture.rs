@@ -11,8 +11,8 @@ use orc_domain::expr::{BinaryOp, Expr, Root, Segment, StatusFn, Template, Templa
 use orc_domain::flow::FlowSpec;
 use orc_domain::graph::{
     Action, AgentAction, ApprovalAction, Concurrency, Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, Elements, Fan,
-    OnLimit, PhaseKind, Pipeline, PipelineAction, RepeatAction, Retry, RunAction, SpecIndex, StepSpec, WaitAction,
-    WorktreeMode,
+    OnLimit, PhaseKind, Pipeline, PipelineAction, RepeatAction, Retry, RunAction, SpecIndex, StartFrom, StepSpec,
+    WaitAction, Worktree,
 };
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, MessageId, WorkspaceId};
 use orc_domain::principal::Principal;
@@ -65,7 +65,9 @@ fn acting(key: &str, action: Action) -> StepFixture {
             timeout: DEFAULT_TIMEOUT,
             continue_on_fail: false,
             idempotent: true,
-            worktree: WorktreeMode::InPlace,
+            worktree: Worktree { from: StartFrom::InPlace, repositories: None },
+            rules: orc_domain::confine::BoxRules::default(),
+            on_conflict: None,
         },
     }
 }
@@ -137,6 +139,7 @@ pub fn profile(name: &str) -> Profile {
         max_concurrent: None,
         max_messages: 2,
         env: BTreeMap::new(),
+        rules: orc_domain::confine::BoxRules::default(),
         output: None,
         system_prompt: String::new(),
     }
@@ -301,6 +304,7 @@ pub fn pipeline(main: Vec<StepFixture>, finally: Vec<StepFixture>) -> Pipeline {
         _ => None,
     });
     Pipeline {
+        repositories: Vec::new(),
         name: "fixture".to_owned(),
         description: None,
         inputs: BTreeMap::new(),
@@ -365,6 +369,8 @@ pub fn spec_index(at: usize) -> SpecIndex {
 #[must_use]
 pub fn flow_spec(number: u32, pipeline: &Pipeline) -> FlowSpec {
     FlowSpec {
+        repositories: Vec::new(),
+        from: Vec::new(),
         id: flow_id(number),
         workspace: WorkspaceId::default_workspace(),
         pipeline: content_hash(pipeline),

@@ -9,13 +9,13 @@ mod holder;
 
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{command, read, run};
+use crate::command::{self, command, read, run};
 
 /// Cold runs of one step.
 const COLD: usize = 20;
@@ -48,7 +48,7 @@ pub(crate) fn bench(named: &[String]) -> Result<()> {
         bail!("`{unknown}` is no measurement; there are {}", names.join(", "));
     }
     run(command("cargo").args(["build", "--release", "--quiet", "--package", "orc-cli"]))?;
-    let program = target()?.join("release/orchestrator");
+    let program = command::target()?.join("release/orchestrator");
     let place = tempfile::tempdir()?;
     println!("load of the machine: {}", fs::read_to_string("/proc/loadavg")?.trim());
     println!("{:<52} {:>12} {:>12} {:>12}", "what", "min", "median", "max");
@@ -170,12 +170,4 @@ fn verdict(what: &str, figure: &str, target: &str, met: bool) {
 #[expect(clippy::disallowed_methods, reason = "measuring is what this module is for")]
 fn nanoseconds() -> Result<u128> {
     Ok(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos())
-}
-
-/// The target directory, wherever cargo was told to put it.
-fn target() -> Result<PathBuf> {
-    let metadata = read(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
-    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
-    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
-    Ok(PathBuf::from(target))
 }

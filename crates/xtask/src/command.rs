@@ -49,6 +49,14 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{line} wrote something that is not UTF-8"))
 }
 
+/// The target directory, wherever cargo was told to put it.
+pub(crate) fn target() -> Result<PathBuf> {
+    let metadata = read(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    Ok(PathBuf::from(target))
+}
+
 /// Finds a program in the folders of `PATH`.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "xtask looks for tools on the development machine")]

@@ -8,6 +8,7 @@
 mod bench;
 mod command;
 mod docs;
+mod orchestrator;
 mod postgres;
 mod sim;
 mod suite;
@@ -51,6 +52,12 @@ enum Command {
     },
     /// Install what building and testing need and this machine lacks.
     Setup,
+    /// Build the binary, get ready what a box needs, and run it: `cargo orchestrator ARGUMENTS`.
+    Orchestrator {
+        /// Handed on to the binary.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -64,6 +71,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Bench { rows } => bench::bench(&rows),
         Command::Setup => suite::setup(),
+        Command::Orchestrator { arguments } => orchestrator::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -416,7 +416,9 @@ impl Sim<'_> {
         }
         self.done.push((flow, effect.clone()));
         match &effect.kind {
-            EffectKind::StartRun { run, .. } | EffectKind::StartAgent { run, .. } => self.start_run(flow, effect, *run),
+            EffectKind::StartRun { run, .. } | EffectKind::StartAgent { run, .. } | EffectKind::Join { run, .. } => {
+                self.start_run(flow, effect, *run)
+            }
             EffectKind::StartFlow { spec } => {
                 self.start_child(spec)?;
                 self.mark_delivered(effect.id)

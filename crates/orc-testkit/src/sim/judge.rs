@@ -473,6 +473,7 @@ impl Shadow {
                 lie = (!same).then(|| format!("{state:?}"));
                 run.to_string()
             }
+            Fact::SandboxViolation { run, .. } => run.to_string(),
             Fact::RetryPlanned { path, .. } => path.to_string(),
             Fact::RunStopRequested { run, reason, .. } => {
                 self.stops.insert(*reason);

@@ -22,7 +22,8 @@ impl Sim<'_> {
             let FlowState::Finished { outcome, .. } = flow.head.state else { return Ok(()) };
             let Some(parent) = &spec.parent else { return Ok(()) };
             let (output, detail) = (flow.head.output.clone(), flow.head.detail.clone());
-            let ended = Input::ChildEnded { flow: spec.id, outcome, output, detail };
+            let tips = Vec::new();
+            let ended = Input::ChildEnded { flow: spec.id, outcome, output, tips, detail };
             return self.hear(parent.flow, &by_system(ended));
         }
         let Some(plan) = self.plans.get(&spec.pipeline).map(Arc::clone) else { return Ok(()) };

@@ -221,6 +221,7 @@ fn begun(step: &Step, attempt: u32, spoil: &Spoil<'_>) -> Run {
         wake: WakeReason::PipelineStep,
         created_at: now,
         artifacts: std::collections::BTreeMap::new(),
+        tree: None,
         agent: None,
         state: RunState::Pending { since: now, deadline: now, stop: None },
     }

@@ -122,6 +122,8 @@ impl Definition {
 
     fn request(&self) -> Result<Value> {
         let spec = FlowSpec {
+            repositories: Vec::new(),
+            from: Vec::new(),
             id: FlowId::from_uuid(Uuid::now_v7()),
             workspace: WorkspaceId::default_workspace(),
             pipeline: self.pipeline.content_hash()?,

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use orc_domain::action::{OnTimeout, WaitEvent};
 use orc_domain::agent::{Statistics, Usage};
 use orc_domain::claim::{Claim, Holder};
+use orc_domain::confine::BoxRules;
 use orc_domain::effect::{AgentCall, Change, Command, Decision, Effect, EffectKind};
 use orc_domain::event::{EventBody, Fact};
-use orc_domain::flow::{FlowHead, FlowOutcome, FlowSpec, FlowState, Origin, Phase, Step, StepNo, StepState, Stop};
+use orc_domain::flow::{
+    FlowHead, FlowOutcome, FlowSpec, FlowState, Merging, Origin, Phase, Step, StepNo, StepState, Stop,
+};
 use orc_domain::graph::{Pipeline, SpecIndex};
 use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RequestId, RunId, WorkspaceId};
 use orc_domain::path::StepPath;
@@ -17,6 +20,7 @@ use orc_domain::profile::{Adapter, DEFAULT_MAX_MESSAGES, DEFAULT_SILENCE, Mode, 
 use orc_domain::request::{Answer, Request, RequestKind, RequestState};
 use orc_domain::run::{AgentRun, Run, RunOutcome, RunState, WakeReason};
 use orc_domain::time::Timestamp;
+use orc_domain::tree::{Place, PrivateCopy, Repository, Tip, Tree};
 use orc_domain::value::Text;
 use orc_domain::wait::Wait;
 use orc_ports::store::{Commit, Committed, Store};
@@ -57,6 +61,7 @@ pub fn pipeline() -> (ContentHash, Arc<Pipeline>) {
     let pipeline = Pipeline {
         name: "suite".to_owned(),
         description: Some("for the suite".to_owned()),
+        repositories: Vec::new(),
         inputs: BTreeMap::new(),
         env: BTreeMap::new(),
         steps: Vec::new(),
@@ -78,6 +83,8 @@ pub fn spec(id: FlowId) -> FlowSpec {
         name: "suite".to_owned(),
         inputs: BTreeMap::new(),
         directory: "/repository".to_owned(),
+        repositories: repositories(),
+        from: vec![tip("before", '2')],
         requested_by: Principal::Person("ada".to_owned()),
         created_at: at(0),
         retry_of: None,
@@ -107,6 +114,7 @@ pub fn live(version: u64) -> FlowHead {
         time_over: None,
         output: None,
         detail: String::new(),
+        tips: vec![tip("build", '3')],
     }
 }
 
@@ -145,6 +153,8 @@ pub fn step(no: u32, state: StepState) -> Step {
         places: Vec::new(),
         reminders: 0,
         heard: BTreeSet::new(),
+        merging: Merging::Resolved(tree('4')),
+        tips: vec![tip("build", '3')],
         inbox: Vec::new(),
         output: None,
         artifacts: BTreeMap::new(),
@@ -167,6 +177,7 @@ pub fn pending(flow: FlowId, no: u32) -> Run {
         wake: WakeReason::PipelineStep,
         created_at: at(1),
         artifacts: BTreeMap::new(),
+        tree: Some(tree('3')),
         agent: None,
         state: RunState::Pending { since: at(1), deadline: at(1_000), stop: None },
     }
@@ -245,12 +256,13 @@ pub fn start_agent(flow: FlowId, no: u32) -> Effect {
         max_concurrent: None,
         max_messages: DEFAULT_MAX_MESSAGES,
         env: BTreeMap::new(),
+        rules: BoxRules { network: ["example.com".to_owned()].into(), ..BoxRules::default() },
         output: None,
         system_prompt: "Read, and say what you think.\n".to_owned(),
     };
     let call = AgentCall {
         profile,
-        directory: "/repository".to_owned(),
+        place: Place::InPlace { directory: "/repository".to_owned() },
         env: BTreeMap::new(),
         path: path(no),
         attempt: 1,
@@ -273,7 +285,7 @@ pub fn start_run(flow: FlowId, no: u32) -> Effect {
             run: run_id(flow, &path(no), 1),
             command: Command {
                 argv: vec!["sh".to_owned(), "-c".to_owned(), "echo 'ü' \"$X\"".to_owned()],
-                directory: "/repository".to_owned(),
+                place: boxed(),
                 env: BTreeMap::from([("X".to_owned(), "line\nline".to_owned())]),
                 path: path(no),
                 attempt: 1,
@@ -338,4 +350,34 @@ pub async fn prepare(store: &dyn Store) {
 pub async fn done(store: &dyn Store, commit: Commit) {
     let answer = store.commit(commit.clone()).await;
     assert!(matches!(answer, Ok(Committed::Done)), "{answer:?} for {commit:?}");
+}
+
+/// A tree of one repository.
+pub fn tree(digit: char) -> Tree {
+    let commit = digit.to_string().repeat(40).parse().expect("forty digits are a commit");
+    Tree(BTreeMap::from([(".".to_owned(), commit)]))
+}
+
+/// What a step hands on.
+pub fn tip(by: &str, digit: char) -> Tip {
+    Tip { by: by.to_owned(), tree: tree(digit) }
+}
+
+/// What a flow pinned.
+pub fn repositories() -> Vec<Repository> {
+    let commit = "1".repeat(40).parse().expect("forty digits are a commit");
+    let (path, source) = (".".to_owned(), "/repository".to_owned());
+    vec![Repository { path, source, branch: Some("main".to_owned()), commit }]
+}
+
+/// A box with a copy.
+pub fn boxed() -> Place {
+    let copy = PrivateCopy {
+        repositories: repositories(),
+        from: vec![tip("before", '2')],
+        goes_on: true,
+        holds_conflict: false,
+    };
+    let rules = BoxRules { read: ["~/tools".to_owned()].into(), ..BoxRules::default() };
+    Place::Boxed { copy: Some(copy), rules }
 }

@@ -7,8 +7,8 @@ use orc_domain::agent::{AgentStop, Statistics, Usage};
 use orc_domain::budget::Wall;
 use orc_domain::claim::Holder;
 use orc_domain::flow::{
-    Artifact, Element, Flow, FlowHead, FlowOutcome, FlowSpec, FlowState, Held, Origin, Parent, Phase, SkipReason, Step,
-    StepNo, StepOutcome, StepState, Stop, TakenOver,
+    Artifact, Element, Flow, FlowHead, FlowOutcome, FlowSpec, FlowState, Held, Merging, Origin, Parent, Phase,
+    SkipReason, Step, StepNo, StepOutcome, StepState, Stop, TakenOver,
 };
 use orc_domain::graph::SpecIndex;
 use orc_domain::hold::{Hold, HoldReason, HoldScope};
@@ -398,6 +398,8 @@ fn one_step(flow: FlowId, no: u32) -> BoxedStrategy<(Step, Option<Run>)> {
                 inbox,
                 output,
                 artifacts: artifacts(),
+                merging: Merging::Contradicting,
+                tips: vec![scene::tip("build", '5')],
             };
             let run = run.map(|(state, wake, created_at, agent)| Run {
                 id,
@@ -408,6 +410,7 @@ fn one_step(flow: FlowId, no: u32) -> BoxedStrategy<(Step, Option<Run>)> {
                 wake,
                 created_at,
                 artifacts: [("report".to_owned(), "out/report".to_owned())].into(),
+                tree: Some(scene::tree('5')),
                 agent,
                 state,
             });
@@ -428,6 +431,7 @@ fn spec(flow: FlowId) -> BoxedStrategy<FlowSpec> {
         outcome,
         output,
         artifacts: artifacts(),
+        tips: vec![scene::tip("build", '6')],
     });
     let taken_over = collection::btree_map((0..9_u32).prop_map(scene::path), taken, 0..3);
     let carried = collection::btree_map((0..9_u32).prop_map(scene::path), Just(scene::flow_id(8)), 0..2);
@@ -502,6 +506,7 @@ fn head() -> BoxedStrategy<FlowHead> {
             time_over,
             output,
             detail,
+            tips: vec![scene::tip("build", '7')],
         })
         .boxed()
 }
