@@ -4,6 +4,7 @@
 //! so that a busy machine slows both. Nothing here fails because something is slow: it prints figures, targets and whether
 //! they are met. `flows` has what needs a holder, `holder` how one is asked.
 
+mod boxes;
 mod flows;
 mod holder;
 
@@ -28,10 +29,14 @@ const ONE: &str = "name: one\nworktree: in_place\nsteps:\n  one: { run: 'true' }
 
 /// What can be measured, by name.
 type Row = (&'static str, fn(&Path, &Path) -> Result<()>);
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 13] = [
     ("machine", |_, place| machine(place)),
     ("cold", cold),
     ("fan-out", fan_out),
+    ("boxed-cold", boxes::cold),
+    ("boxed-fan-out", boxes::fan_out),
+    ("boxed-latency", boxes::latency),
+    ("worktrees", |_, _| boxes::worktrees()),
     ("latency", flows::latency),
     ("expansion", flows::expansion),
     ("answer", flows::answer),

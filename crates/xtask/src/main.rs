@@ -47,7 +47,7 @@ enum Command {
     Sim(sim::SimArgs),
     /// Measure, and print a table of figures and targets.
     Bench {
-        /// Only these: machine, cold, fan-out, latency, expansion, answer, waiting, million, store.
+        /// Only these: machine, cold, fan-out, boxed-cold, boxed-fan-out, boxed-latency, worktrees, latency, expansion, answer, waiting, million, store.
         rows: Vec<String>,
     },
     /// Install what building and testing need and this machine lacks.
