@@ -58,7 +58,8 @@ pub(crate) fn read_agents(context: &Context) -> CommandResult<Vec<AgentFile>> {
 
 /// Compiles files together.
 pub(crate) fn compile_agents(context: &Context, sources: Vec<SourceFile>) -> Vec<AgentFile> {
-    let compiled = compile_profiles(&sources, &|path| text_of(&context.root.join(path)));
+    let allowance = context.known_settings().map(|settings| settings.allowance());
+    let compiled = compile_profiles(&sources, &|path| text_of(&context.root.join(path)), allowance.as_ref());
     sources.into_iter().zip(compiled).map(|(source, compiled)| AgentFile { source, compiled }).collect()
 }
 

@@ -41,8 +41,13 @@ impl Context {
         Ok(settings)
     }
 
-    /// Names of people and groups, for who checks files: settings with mistakes, which are told elsewhere, leave them open.
+    /// Names of people and groups, for who checks files.
     pub(crate) fn names(&self) -> Option<BTreeSet<String>> {
+        Some(self.known_settings()?.names())
+    }
+
+    /// What files say, for who checks other files by it: settings with mistakes, which are told elsewhere, leave it open.
+    pub(crate) fn known_settings(&self) -> Option<Settings> {
         let read = |path: &Path, name: &str, kind| {
             let text = match std::fs::read_to_string(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Some(PartialSettings::default()),
@@ -53,7 +58,7 @@ impl Context {
         };
         let managed = read(Path::new(MANAGED), MANAGED, FileKind::Managed)?;
         let workspace = read(&self.root.join(WORKSPACE), WORKSPACE, FileKind::Workspace)?;
-        Some(Settings::resolve(&[managed, workspace]).names())
+        Some(Settings::resolve(&[managed, workspace]))
     }
 
     /// The settings of an instance that carries flows on.
@@ -66,6 +71,7 @@ impl Context {
             host_env: host::passed_variables(&settings.pass_env.value),
             command: command.to_owned(),
             retention: self.retention(&settings),
+            boxes: self.box_shape(),
             standing: standings(settings.people.value, settings.groups.value),
         })
     }

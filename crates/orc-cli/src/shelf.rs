@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use orc_domain::profile::Profile;
+use orc_spec::settings::Allowance;
 use orc_spec::{Compiled, Library, SourceFile, compile};
 
 use crate::agents::{read_agents, text_of};
@@ -17,6 +18,7 @@ pub(crate) struct Shelf<'a> {
     agents: BTreeMap<String, Profile>,
     broken_agents: BTreeSet<String>,
     people: Option<BTreeSet<String>>,
+    allowance: Option<Allowance>,
 }
 
 impl<'a> Shelf<'a> {
@@ -31,7 +33,8 @@ impl<'a> Shelf<'a> {
                 None => drop(broken_agents.insert(name)),
             }
         }
-        Ok(Self { context, agents, broken_agents, people })
+        let allowance = context.known_settings().map(|settings| settings.allowance());
+        Ok(Self { context, agents, broken_agents, people, allowance })
     }
 
     /// Compiles a pipeline with all that it names. Paths are those of the file, as the user knows it.
@@ -46,6 +49,7 @@ impl<'a> Shelf<'a> {
             agents: &self.agents,
             broken_agents: &self.broken_agents,
             people: self.people.as_ref(),
+            allowance: self.allowance.as_ref(),
         };
         compile(source, &library)
     }

@@ -1,6 +1,7 @@
 //! What a box lets through, and what it saw somebody try.
 
 pub mod network;
+pub mod paths;
 
 use std::collections::BTreeSet;
 

@@ -102,6 +102,8 @@ codes! {
     DuplicateName = "duplicate_name",
     /// A key that the chosen adapter cannot honour.
     NotHonoured = "not_honoured",
+    /// More than the settings allow.
+    NotAllowed = "not_allowed",
     /// Further problems are not shown.
     TooMany = "too_many",
 }

@@ -3,12 +3,17 @@
 //! The readers look names up here, the JSON Schema and the reference are made from here, and tests write every key with
 //! right and wrong values; so documentation, schema and compiler cannot drift apart.
 
+mod confine;
 mod limits;
 mod profile;
 mod settings;
 mod shape;
 mod step;
 
+pub use self::confine::{
+    BOX, BOX_LIMITS, BOX_SETTINGS, MAX_ID, MAX_MEBIBYTES, MAX_OPEN_FILES, MAX_PROCESSES, ON_CONFLICT, REPOSITORY,
+    SANDBOXES, SECRET, STEP_WORKTREE, STRATEGIES, WORKTREE, WORKTREE_SETTINGS, WORKTREES,
+};
 pub use self::limits::{BUDGET, CONCURRENCY, EXHAUSTED, ON_EXHAUSTED, ON_LIMIT};
 pub(crate) use self::profile::unhonoured;
 pub use self::profile::{ADAPTERS, MAX_MESSAGES, MODES, OUTPUT, PROFILE};
@@ -16,7 +21,6 @@ pub use self::settings::{MOMENTS, NOTIFICATION, PERSON, RETENTION, ROLES, SETTIN
 pub use self::shape::Shape;
 use self::shape::Shape::{
     Bool, Count, Duration, Either, Env, Expressions, Later, Named, Steps, Table as Sub, Template, Text, Value, Words,
-    Worktree,
 };
 pub(crate) use self::step::misplaced;
 pub use self::step::{
@@ -67,8 +71,6 @@ const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     Key { name, shape, doc }
 }
 
-/// The words of `worktree:`; those after the first are not available yet.
-pub const WORKTREES: &[&str] = &["in_place", "parents", "fresh", "none"];
 /// The types of inputs.
 pub const INPUT_TYPES: &[&str] = &["string", "number", "boolean", "list", "map"];
 /// Largest number of attempts.
@@ -85,7 +87,11 @@ pub static PIPELINE: Table = Table {
         key("inputs", Named(&INPUT), "Values that are given when it starts."),
         key("env", Env, "Environment variables of all steps."),
         key("defaults", Sub(&DEFAULTS), "What steps use that do not say otherwise."),
-        key("worktree", Worktree, "Where steps work: `in_place` is the user's own checkout, without a copy."),
+        key(
+            "worktree",
+            Either(&[Words(WORKTREES), Sub(&WORKTREE)]),
+            "Where steps work; without it each in a private copy of what its parents made.",
+        ),
         key("steps", Steps, "The steps, by name."),
         key("finally", Steps, "Steps that run when all others are over, whatever the outcome."),
         key("outputs", Expressions, "What it hands to the pipeline that calls it; read when all steps are over."),
@@ -96,7 +102,7 @@ pub static PIPELINE: Table = Table {
         ),
         key("budget", Sub(&BUDGET), "What one flow may use."),
         key("permissions", Later, "What its agents may do."),
-        key("box", Later, "What its sandbox lets through."),
+        key("box", Sub(&BOX), "What the boxes of its steps let through."),
     ],
     required: &["steps"],
     foreign: &[
@@ -177,7 +183,7 @@ pub static RETRY: Table = Table {
 
 /// Every table, for the reference: where its map stands, and its keys.
 #[must_use]
-pub fn tables() -> [(&'static str, &'static Table); 19] {
+pub fn tables() -> [(&'static str, &'static Table); 28] {
     [
         ("pipeline", &PIPELINE),
         ("on", &ON),
@@ -192,11 +198,20 @@ pub fn tables() -> [(&'static str, &'static Table); 19] {
         ("concurrency", &CONCURRENCY),
         ("budget", &BUDGET),
         ("budget.on_exhausted", &EXHAUSTED),
+        ("worktree", &WORKTREE),
+        ("worktree.repositories", &REPOSITORY),
+        ("steps.NAME.worktree", &STEP_WORKTREE),
+        ("box", &BOX),
+        ("on_conflict", &ON_CONFLICT),
         ("profile", &PROFILE),
         ("output", &OUTPUT),
         ("orchestrator.yaml", &SETTINGS),
         ("people.NAME", &PERSON),
         ("notifications", &NOTIFICATION),
         ("retention", &RETENTION),
+        ("orchestrator.yaml: box", &BOX_SETTINGS),
+        ("orchestrator.yaml: box.limits", &BOX_LIMITS),
+        ("orchestrator.yaml: worktree", &WORKTREE_SETTINGS),
+        ("secrets.NAME", &SECRET),
     ]
 }

@@ -7,6 +7,7 @@
 //! Where to read: [`compile`] and the module behind it for the way of a pipeline, [`keys`] for all that may be written,
 //! [`settings`] for layers and origins. The YAML library is seen by one private module only.
 
+mod confine;
 pub mod diagnostic;
 mod expression;
 mod graph_layout;

@@ -1,7 +1,7 @@
 //! A pipeline file to a compiled [`Pipeline`], or every reason why not.
 //!
 //! In order: the tree ([`crate::yaml`]), the keys ([`crate::keys`]), the steps with the bodies of `repeat` ([`steps`]), who
-//! waits for whom ([`order`]), what results depend on (schemas, other pipelines: [`child`]), fan-outs and conditions, then
+//! waits for whom ([`order`]), where they work ([`trees`]), what results depend on (schemas, other pipelines: [`child`]), fan-outs and conditions, then
 //! each step with its expressions ([`step`], [`action`]). Each part reports and goes on. What a later version builds is
 //! refused by name and never ignored. A `Pipeline` exists only when there is no error.
 
@@ -15,6 +15,7 @@ mod matrix;
 mod order;
 mod step;
 mod steps;
+mod trees;
 mod view;
 
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ use self::child::{Family, Product};
 pub(crate) use self::inputs::is_identifier;
 pub use self::inputs::{InputError, RawInput, check_inputs};
 use self::order::Order;
-use self::step::{Ahead, Draft, PartialRetry, Worktree};
+use self::step::{Ahead, Draft, PartialRetry};
 pub(crate) use self::step::{check_variable, is_variable};
 use self::view::{Levels, Shared, Stand, View};
 use crate::diagnostic::{Code, Diagnostic, Report};
@@ -87,7 +88,7 @@ fn read_pipeline(
     let (timeout, retry) = fields.get("defaults").map(|node| defaults(node, report)).unwrap_or_default();
     let mut drafts = steps::drafts(&fields, report);
     require_steps(&fields, root, report);
-    require_worktree(&fields, &drafts, root, report);
+    let trees = trees::read(&fields, &drafts, family.library.allowance, report);
     look_ahead(&mut drafts, family, report);
 
     let order = Order::of(&drafts, report);
@@ -104,13 +105,14 @@ fn read_pipeline(
         timeout,
         retry,
         budget,
+        trees,
         library: family.library,
     };
     let (steps, shared) = compile_steps(shared, report);
     let (outputs, output_types) = outputs(&fields, &shared, report);
-    let used = drafts.iter().filter_map(|draft| draft.profile(family.library.agents));
+    let used = drafts.iter().flat_map(|draft| draft.profiles(family.library.agents));
     let agents = used.map(|(name, profile)| (name.clone(), profile.clone())).collect();
-    let repositories = Vec::new();
+    let repositories = shared.trees.repositories;
     let (name, steps) = (name?, steps?);
     let pipeline =
         Pipeline { name, description, inputs, env, steps, outputs, repositories, concurrency, budget, agents };
@@ -304,29 +306,6 @@ fn require_steps(fields: &Fields<'_>, root: &Node, report: &mut Report) {
         }
         _ => {}
     }
-}
-
-/// Until private worktrees exist, every step must say that it works in the user's own checkout.
-fn require_worktree(fields: &Fields<'_>, drafts: &[Draft<'_>], root: &Node, report: &mut Report) {
-    if step::worktree(Some(fields), report) != Worktree::Absent {
-        return;
-    }
-    let silent: Vec<&str> = drafts
-        .iter()
-        .filter(|draft| draft.is_run() && draft.worktree == Worktree::Absent)
-        .map(|draft| draft.key.text.as_str())
-        .collect();
-    if silent.is_empty() || !fields.lacks("worktree") {
-        return;
-    }
-    let message = if silent.len() == drafts.len() {
-        "this pipeline does not say where its steps work".to_owned()
-    } else {
-        format!("nothing says where these steps work: {}", silent.join(", "))
-    };
-    report.error(Code::MissingKey, first_line(root), message).help(
-        "add `worktree: in_place`: until private worktrees exist, steps work in your own checkout, and a pipeline must say so",
-    );
 }
 
 /// The first key of the file, for what is missing from all of it.

@@ -12,10 +12,12 @@ use orc_domain::json_schema::JsonSchema;
 use orc_domain::profile::{Adapter, DEFAULT_MAX_MESSAGES, MAX_SILENCE, MIN_SILENCE, Mode, Profile};
 
 use self::front_matter::Parts;
+use crate::confine::{self, Owner};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::keys;
 use crate::pipeline::{check_variable, is_identifier};
 use crate::read::{self, Fields};
+use crate::settings::Allowance;
 use crate::shell::MAX_SCRIPT_BYTES;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entry, Kind, Node};
@@ -32,15 +34,15 @@ pub struct CompiledProfile {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Compiles one file. Pure: equal texts give equal results.
+/// Compiles one file; `allowance` is what its box may ask for, when the settings are known. Pure: equal texts give equal results.
 #[must_use]
-pub fn compile_profile(file: &SourceFile, texts: Texts<'_>) -> CompiledProfile {
-    compile_among(file, None, texts)
+pub fn compile_profile(file: &SourceFile, texts: Texts<'_>, allowance: Option<&Allowance>) -> CompiledProfile {
+    compile_among(file, None, texts, allowance)
 }
 
 /// Compiles all files of a folder, in the order given: beside what is wrong with each, names that stand twice.
 #[must_use]
-pub fn compile_profiles(files: &[SourceFile], texts: Texts<'_>) -> Vec<CompiledProfile> {
+pub fn compile_profiles(files: &[SourceFile], texts: Texts<'_>, allowance: Option<&Allowance>) -> Vec<CompiledProfile> {
     let mut taken: BTreeMap<String, &str> = BTreeMap::new();
     let mut compile = |file| {
         // Names that differ in case only are one name on some file systems.
@@ -51,7 +53,7 @@ pub fn compile_profiles(files: &[SourceFile], texts: Texts<'_>) -> Vec<CompiledP
                 None
             }
         };
-        compile_among(file, twin, texts)
+        compile_among(file, twin, texts, allowance)
     };
     files.iter().map(&mut compile).collect()
 }
@@ -71,7 +73,12 @@ fn name_of(file: &SourceFile) -> String {
 }
 
 /// `twin` is a file before that gives the same name.
-fn compile_among(file: &SourceFile, twin: Option<&str>, texts: Texts<'_>) -> CompiledProfile {
+fn compile_among(
+    file: &SourceFile,
+    twin: Option<&str>,
+    texts: Texts<'_>,
+    allowance: Option<&Allowance>,
+) -> CompiledProfile {
     let mut report = Report::new(&file.name);
     let profile = front_matter::split(&file.text, &mut report).and_then(|parts| {
         let root = if file.text[parts.place.range()].trim().is_empty() {
@@ -79,7 +86,7 @@ fn compile_among(file: &SourceFile, twin: Option<&str>, texts: Texts<'_>) -> Com
         } else {
             yaml::parse(&parts.yaml, &mut report)?
         };
-        Draft { file, parts, texts, twin }.compile(&root, &mut report)
+        Draft { file, parts, texts, twin, allowance }.compile(&root, &mut report)
     });
     let profile = if report.has_errors() { None } else { profile };
     CompiledProfile { profile, diagnostics: report.finish() }
@@ -91,6 +98,7 @@ struct Draft<'a> {
     parts: Parts<'a>,
     texts: Texts<'a>,
     twin: Option<&'a str>,
+    allowance: Option<&'a Allowance>,
 }
 
 impl Draft<'_> {
@@ -120,6 +128,10 @@ impl Draft<'_> {
             .map(|node| read::number_within(node, "`max_messages`", 0..=keys::MAX_MESSAGES, report));
         let env = fields.get("env").map(|node| variables(node, report)).unwrap_or_default();
         let output = fields.get("output").and_then(|node| output_schema(node, self.texts, report));
+        let rules = fields
+            .get("box")
+            .map(|node| confine::rules(node, Owner::Agent, self.allowance, report))
+            .unwrap_or_default();
         let mode = mode?;
         Some(Profile {
             name: name?,
@@ -131,7 +143,7 @@ impl Draft<'_> {
             max_concurrent,
             max_messages: max_messages.unwrap_or(Some(DEFAULT_MAX_MESSAGES))?,
             env,
-            rules: orc_domain::confine::BoxRules::default(),
+            rules,
             output,
             system_prompt,
         })

@@ -83,7 +83,6 @@ fn shape(takes: Shape) -> Value {
         Shape::Money => number(json!({ "type": "number" }), MONEY_PATTERN),
         Shape::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Shape::Duration => json!({ "type": "string", "pattern": DURATION_PATTERN }),
-        Shape::Worktree => json!({ "enum": ["in_place"] }),
         Shape::Words(words) => json!({ "enum": words }),
         Shape::WordList(words) => one_or_list(&json!({ "enum": words })),
         Shape::NameOrNames => one_or_list(&json!({ "type": "string" })),
@@ -116,7 +115,7 @@ fn shape(takes: Shape) -> Value {
             matrix
         }
         Shape::Either(shapes) => json!({ "anyOf": shapes.iter().map(|one| shape(*one)).collect::<Vec<_>>() }),
-        Shape::ListOf(inner) => json!({ "type": "array", "items": table(inner) }),
+        Shape::ListOf(inner) => json!({ "type": "array", "items": shape(*inner) }),
         Shape::Table(inner) => table(inner),
         Shape::Later | Shape::OtherAdapter(_) => json!({ "not": {} }),
     }

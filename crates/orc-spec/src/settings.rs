@@ -3,6 +3,7 @@
 //! Pure: texts come in as arguments and nothing here reads a file or the environment. Precedence, highest first: managed
 //! file, command line, environment, the workspace's `orchestrator.yaml`, default.
 
+mod confine;
 mod notify;
 mod people;
 
@@ -11,6 +12,10 @@ use std::fmt;
 
 use orc_domain::time::Millis;
 
+pub use self::confine::{
+    Allowance, BoxSettings, Ceiling, DEFAULT_DISK_MB, DEFAULT_MEMORY_MB, DEFAULT_OPEN_FILES, DEFAULT_PROCESSES, Excess,
+    PartialConfinement, Sandbox, SecretSource, Strategy,
+};
 pub use self::notify::{Address, Moment, Notification, Target};
 pub use self::people::{Person, Role};
 use crate::diagnostic::{Code, Diagnostic, Report};
@@ -117,6 +122,8 @@ pub struct PartialSettings {
     pub notifications: Option<Setting<Vec<Notification>>>,
     /// `retention:`.
     pub retention: PartialRetention,
+    /// `sandbox:`, `box:`, `worktree:`, `secrets:` and `agents_domain:`.
+    pub confinement: PartialConfinement,
 }
 
 /// What one source says about how long things are kept.
@@ -160,6 +167,16 @@ pub struct Settings {
     pub notifications: Setting<Vec<Notification>>,
     /// How long what is over is kept.
     pub retention: Retention,
+    /// Whether steps need a box.
+    pub sandbox: Setting<Sandbox>,
+    /// Who works in boxes, what may be asked for at most, and bounds.
+    pub boxes: BoxSettings,
+    /// How private copies are made.
+    pub strategy: Setting<Strategy>,
+    /// Where secrets are found, by the name that pipelines call them.
+    pub secrets: Setting<BTreeMap<String, SecretSource>>,
+    /// The domain of the addresses that agents commit with.
+    pub agents_domain: Setting<String>,
 }
 
 /// A setting that cannot be read from a variable or a flag.
@@ -200,7 +217,22 @@ impl Settings {
                 logs: kept(layers, |layer| layer.retention.logs.as_ref()),
                 events: kept(layers, |layer| layer.retention.events.as_ref()),
             },
+            sandbox: highest(layers, |layer| layer.confinement.sandbox.as_ref(), Sandbox::default),
+            boxes: BoxSettings::resolve(layers),
+            strategy: highest(layers, |layer| layer.confinement.strategy.as_ref(), Strategy::default),
+            secrets: highest(layers, |layer| layer.confinement.secrets.as_ref(), BTreeMap::new),
+            agents_domain: highest(
+                layers,
+                |layer| layer.confinement.agents_domain.as_ref(),
+                || orc_domain::identity::DEFAULT_DOMAIN.to_owned(),
+            ),
         }
+    }
+
+    /// What boxes may be asked for.
+    #[must_use]
+    pub fn allowance(&self) -> Allowance {
+        Allowance::of(&self.boxes, &self.secrets.value)
     }
 
     /// Names that an approval may be for: people and groups.
@@ -211,7 +243,7 @@ impl Settings {
 
     /// Key, value as text, and origin of each setting, for `config show --origin`.
     #[must_use]
-    pub fn rows(&self) -> [(&'static str, String, &Origin); 10] {
+    pub fn rows(&self) -> Vec<(&'static str, String, &Origin)> {
         let names = |names: &mut dyn Iterator<Item = &String>| names.cloned().collect::<Vec<_>>().join(" ");
         let kind = |notification: &Notification| match &notification.target {
             Target::Command(argv) => argv.first().cloned().unwrap_or_default(),
@@ -220,7 +252,7 @@ impl Settings {
         let kept =
             |age: &Setting<Option<Millis>>| age.value.map_or_else(|| "for ever".to_owned(), |age| age.to_string());
         let Retention { runs, logs, events } = &self.retention;
-        [
+        let mut rows = vec![
             ("slots", self.slots.value.to_string(), &self.slots.origin),
             ("cancel_grace", self.cancel_grace.value.to_string(), &self.cancel_grace.origin),
             ("pass_env", self.pass_env.value.join(" "), &self.pass_env.origin),
@@ -235,7 +267,13 @@ impl Settings {
             ("retention.runs", kept(runs), &runs.origin),
             ("retention.logs", kept(logs), &logs.origin),
             ("retention.events", kept(events), &events.origin),
-        ]
+            ("sandbox", self.sandbox.value.word().to_owned(), &self.sandbox.origin),
+            ("worktree.strategy", self.strategy.value.word().to_owned(), &self.strategy.origin),
+            ("secrets", names(&mut self.secrets.value.keys()), &self.secrets.origin),
+            ("agents_domain", self.agents_domain.value.clone(), &self.agents_domain.origin),
+        ];
+        rows.extend(self.boxes.rows());
+        rows
     }
 }
 
@@ -250,8 +288,7 @@ fn kept(
     layers: &[PartialSettings],
     pick: impl Fn(&PartialSettings) -> Option<&Setting<Millis>>,
 ) -> Setting<Option<Millis>> {
-    let found = layers.iter().filter_map(pick).max_by(|left, right| left.origin.cmp(&right.origin));
-    match found {
+    match highest_of(layers, pick) {
         Some(setting) => Setting { value: Some(setting.value), origin: setting.origin.clone() },
         None => Setting { value: None, origin: Origin::Default },
     }
@@ -262,8 +299,14 @@ fn highest<T: Clone>(
     pick: impl Fn(&PartialSettings) -> Option<&Setting<T>>,
     default: impl FnOnce() -> T,
 ) -> Setting<T> {
-    let found = layers.iter().filter_map(pick).max_by(|left, right| left.origin.cmp(&right.origin));
-    found.cloned().unwrap_or_else(|| Setting { value: default(), origin: Origin::Default })
+    highest_of(layers, pick).cloned().unwrap_or_else(|| Setting { value: default(), origin: Origin::Default })
+}
+
+fn highest_of<'a, T: 'a>(
+    layers: &'a [PartialSettings],
+    pick: impl Fn(&'a PartialSettings) -> Option<&'a Setting<T>>,
+) -> Option<&'a Setting<T>> {
+    layers.iter().filter_map(pick).max_by(|left, right| left.origin.cmp(&right.origin))
 }
 
 impl PartialSettings {
@@ -302,6 +345,7 @@ impl PartialSettings {
             };
             self.retention = PartialRetention { runs: age("runs"), logs: age("logs"), events: age("events") };
         }
+        self.confinement = PartialConfinement::read(&fields, &origin_of, report);
         self.slots = fields
             .get("slots")
             .and_then(|node| read::count(node, "`slots`", keys::MAX_SLOTS, report))

@@ -286,6 +286,22 @@ impl Entry {
             && self.names(&target.host)
     }
 
+    /// Whether everything that the other entry means is meant by this one too.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let ports = match (self.port, other.port) {
+            (None, None) => true,
+            (None, Some(port)) => DEFAULT_PORTS.contains(&port),
+            (Some(ours), theirs) => theirs == Some(ours),
+        };
+        ports
+            && if other.below {
+                self.below && (self.host == other.host || self.names(&other.host))
+            } else {
+                self.names(&other.host)
+            }
+    }
+
     fn names(&self, host: &Host) -> bool {
         match (&self.host, host) {
             (Host::Name(ours), Host::Name(theirs)) if self.below => {

@@ -3,7 +3,7 @@
 use super::Shape::{
     Command, Count, CountOrZero, Duration, Later, OtherAdapter, Schema, Table as Sub, Text, Variables, Words,
 };
-use super::{Key, MAX_SLOTS, Table, key};
+use super::{BOX, Key, MAX_SLOTS, Table, key};
 
 /// The words of `adapter:`; those after the first are not available yet.
 pub const ADAPTERS: &[&str] = &["command", "claude-code", "codex", "acp", "built-in"];
@@ -53,7 +53,7 @@ pub static PROFILE: Table = Table {
         key("effort", OtherAdapter(PROGRAM_DECIDES), "How much the model thinks."),
         key("thinking", OtherAdapter(PROGRAM_DECIDES), "Whether the model thinks aloud."),
         key("permissions", Later, "What it may do."),
-        key("box", Later, "What its sandbox lets through."),
+        key("box", Sub(&BOX), "What its box lets through, beside what pipeline and step let through."),
         key("worktree", Later, "Where it works."),
         key("capabilities", Later, "What it may do outside: push, GitHub."),
         key("budget", Later, "What it may spend."),

@@ -4,7 +4,7 @@ use super::Shape::{
     Argv, Count, CountOrZero, Duration, EnvNames, Later, ListOf, NameLists, Named, Size, Table as Sub, Tally, Text,
     WordList, Words,
 };
-use super::{MAX_SLOTS, Table, key};
+use super::{BOX_SETTINGS, MAX_SLOTS, SANDBOXES, SECRET, Table, WORKTREE_SETTINGS, key};
 
 /// What people may do, the most first.
 pub const ROLES: &[&str] = &["admin", "approve", "operate", "read"];
@@ -28,14 +28,22 @@ pub static SETTINGS: Table = Table {
         key("database", Later, "Where the state is kept."),
         key("budgets", Later, "What may be spent."),
         key("retention", Sub(&RETENTION), "How long what is over is kept; without it for ever."),
-        key("secrets", Later, "References to secrets."),
+        key(
+            "sandbox",
+            Words(SANDBOXES),
+            "Whether steps need a box: without it `required`; with `off` they run without one, and status shows it.",
+        ),
+        key("box", Sub(&BOX_SETTINGS), "Who works in boxes, what may be asked for at most, and bounds."),
+        key("worktree", Sub(&WORKTREE_SETTINGS), "How private copies of repositories are made."),
+        key("secrets", Named(&SECRET), "Secrets that pipelines may name, and where they are found; never the values."),
+        key("agents_domain", Text, "The domain of the addresses that agents commit with."),
         key("permissions", Later, "Rules for all agents."),
         key("github", Later, "The connection to GitHub."),
         key("server", Later, "Address and access of the server."),
         key("schedules", Later, "Settings of schedules."),
         key("providers", Later, "Providers of models."),
         key("telemetry", Later, "Traces and metrics."),
-        key("notifications", ListOf(&NOTIFICATION), "Where people are told of what needs them."),
+        key("notifications", ListOf(&Sub(&NOTIFICATION)), "Where people are told of what needs them."),
         key("workspace", Later, "The workspace of this repository."),
     ],
     required: &[],

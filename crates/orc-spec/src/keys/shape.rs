@@ -19,8 +19,6 @@ pub enum Shape {
     Words(&'static [&'static str]),
     /// A list of some words.
     WordList(&'static [&'static str]),
-    /// `in_place`; [`super::WORKTREES`] has the words that are not available yet.
-    Worktree,
     /// A name, or a list of names.
     NameOrNames,
     /// An expression that gives true or false, with or without `${{ }}`.
@@ -55,8 +53,8 @@ pub enum Shape {
     Money,
     /// One of several shapes.
     Either(&'static [Self]),
-    /// A list of maps with the keys of a table.
-    ListOf(&'static Table),
+    /// A list, each of whose values has a shape.
+    ListOf(&'static Self),
     /// Steps by name.
     Steps,
     /// The program with its arguments as a list.
@@ -97,7 +95,6 @@ impl Shape {
             Self::WordList(words) => {
                 return format!("a list of {}", listed(words.iter().map(|word| format!("`{word}`")), ", "));
             }
-            Self::Worktree => "`in_place`; the other places are not available yet",
             Self::NameOrNames => "a name, or a list of names",
             Self::NameLists => "a map of names to lists of names",
             Self::Condition => "an expression that gives true or false",
@@ -118,7 +115,8 @@ impl Shape {
             Self::Either(shapes) => return listed(shapes.iter().map(|shape| shape.words()), ", or "),
             Self::Table(table) => return format!("the keys of {}", table.name),
             Self::Named(table) => return format!("a map of names to {}", table.name),
-            Self::ListOf(table) => return format!("a list of maps with the keys of {}", table.name),
+            Self::ListOf(Self::Table(table)) => return format!("a list of maps with the keys of {}", table.name),
+            Self::ListOf(shape) => return format!("a list, each {}", shape.words()),
             Self::Steps => "a map of names to a step",
             Self::OtherAdapter(_) => "not with `adapter: command`",
             Self::Later => "not available yet",

@@ -2,9 +2,9 @@
 
 use super::Shape::{
     Bool, Condition, Count, Duration, Either, Env, Integer, Later, List, ListOf, Matrix, NameOrNames, Script, Shell,
-    Steps, Table as Sub, Template, Templates, Text, Words, Worktree,
+    Steps, Table as Sub, Template, Templates, Text, Words,
 };
-use super::{BUDGET, CONCURRENCY, MAX_SLOTS, OUTPUT, RETRY, Table, key};
+use super::{BOX, BUDGET, CONCURRENCY, MAX_SLOTS, ON_CONFLICT, OUTPUT, RETRY, STEP_WORKTREE, Table, WORKTREES, key};
 
 /// Largest `priority:`, and with a minus the smallest.
 pub const MAX_PRIORITY: i16 = 100;
@@ -52,6 +52,8 @@ const BESIDE: &[(&str, &[&str])] = &[
     ("timeout", &["run", "agent"]),
     ("idempotent", &["run", "agent"]),
     ("worktree", &["run", "agent"]),
+    ("box", &["run", "agent"]),
+    ("on_conflict", &["run", "agent", "repeat", "pipeline"]),
     ("artifacts", &["run", "agent"]),
     ("budget", &["run", "agent"]),
     ("priority", &["run", "agent", "pipeline"]),
@@ -80,7 +82,7 @@ pub static STEP: Table = Table {
         key("timeout", Duration, "Longest time of one attempt."),
         key("continue_on_fail", Bool, "Its failure does not fail the flow, and steps that need it go on."),
         key("idempotent", Bool, "`false`: an attempt that was lost in flight is not repeated without a person."),
-        key("worktree", Worktree, "Where it works, instead of the pipeline's."),
+        key("worktree", Either(&[Words(WORKTREES), Sub(&STEP_WORKTREE)]), "Where it works, instead of the pipeline's."),
         key("agent", Text, "Runs an agent: the name of its profile."),
         key("prompt", Template, "What the agent is asked."),
         key("output", Sub(&OUTPUT), "What the agent must submit; over what its profile says."),
@@ -107,8 +109,12 @@ pub static STEP: Table = Table {
         ),
         key("permissions", Later, "What its agent may do."),
         key("budget", Sub(&BUDGET), "What one attempt may use."),
-        key("box", Later, "What its sandbox lets through."),
-        key("on_conflict", Later, "What happens when results cannot be merged."),
+        key("box", Sub(&BOX), "What its box lets through, beside what the pipeline's does."),
+        key(
+            "on_conflict",
+            Sub(&ON_CONFLICT),
+            "Who brings together what its parents or elements changed in ways that cannot be merged; without it, it fails.",
+        ),
         key(
             "concurrency",
             Either(&[Template, Sub(&CONCURRENCY)]),
@@ -187,7 +193,7 @@ pub static APPROVAL: Table = Table {
         key("timeout", Duration, "When it is closed without an answer; without it 7d."),
         key("on_timeout", Words(ON_TIMEOUT), "What that means; without it `deny`."),
         key("remind", Duration, "People are told again each time this has passed."),
-        key("tiers", ListOf(&TIER), "Who else may answer after a while."),
+        key("tiers", ListOf(&Sub(&TIER)), "Who else may answer after a while."),
         key("four_eyes", Bool, "Whoever started the flow may not answer."),
     ],
     required: &[],

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use orc_domain::action::{Action, AgentAction, RepeatAction, RunAction};
+use orc_domain::expr::Template;
 use orc_domain::profile::{Mode, Profile};
 use orc_domain::suggest::closest;
 
@@ -62,8 +63,24 @@ impl Draft<'_> {
         Some(RunAction { script: script.text, shell: shell.argv, bindings: script.bindings })
     }
 
+    /// The profiles that it names, as far as there are such.
+    pub(super) fn profiles<'p>(
+        &self,
+        agents: &'p BTreeMap<String, Profile>,
+    ) -> impl Iterator<Item = (&'p String, &'p Profile)> {
+        let resolves = self.field("on_conflict").and_then(|node| match &node.kind {
+            Kind::Map(entries) => entries.iter().find(|entry| entry.key.text == "agent"),
+            _ => None,
+        });
+        let resolver = resolves.and_then(|entry| match &entry.value.kind {
+            Kind::Scalar(scalar) => agents.get_key_value(&scalar.text),
+            _ => None,
+        });
+        self.profile(agents).into_iter().chain(resolver)
+    }
+
     /// The profile that it names, if there is such a one.
-    pub(super) fn profile<'p>(&self, agents: &'p BTreeMap<String, Profile>) -> Option<(&'p String, &'p Profile)> {
+    fn profile<'p>(&self, agents: &'p BTreeMap<String, Profile>) -> Option<(&'p String, &'p Profile)> {
         match &self.field("agent")?.kind {
             Kind::Scalar(scalar) => agents.get_key_value(&scalar.text),
             _ => None,
@@ -97,19 +114,13 @@ impl Draft<'_> {
             }
             return None;
         };
-        read::scalar(node, "`prompt`", "text", report)?;
-        let (prompt, tainted) = reader.template(node, "`prompt`", report)?;
-        let works = self.profile(view.shared.library.agents).is_some_and(|(_, profile)| profile.mode == Mode::Work);
-        if tainted && works {
-            report
-                .warning(Code::Tainted, node.span, "text from outside reaches an agent that does more than read")
-                .help("it is fenced and marked as data, which asks the agent and does not bind it; let one that only reads look first");
-        }
+        let profile = self.profile(view.shared.library.agents).map(|(_, profile)| profile);
+        let prompt = prompt(node, profile, reader, report);
         let schema = match (&self.ahead, self.field("output")) {
             (Ahead::Schema(schema), Some(_)) => Some(schema.clone()),
             _ => None,
         };
-        Some(AgentAction { agent: name?, prompt, schema })
+        Some(AgentAction { agent: name?, prompt: prompt?, schema })
     }
 
     fn repeat(&self, view: &View<'_>, report: &mut Report) -> Option<RepeatAction> {
@@ -156,8 +167,25 @@ impl Draft<'_> {
     }
 }
 
+/// What an agent is asked.
+pub(super) fn prompt(
+    node: &Node,
+    profile: Option<&Profile>,
+    reader: &Reader<'_>,
+    report: &mut Report,
+) -> Option<Template> {
+    read::scalar(node, "`prompt`", "text", report)?;
+    let (prompt, tainted) = reader.template(node, "`prompt`", report)?;
+    if tainted && profile.is_some_and(|profile| profile.mode == Mode::Work) {
+        report
+            .warning(Code::Tainted, node.span, "text from outside reaches an agent that does more than read")
+            .help("it is fenced and marked as data, which asks the agent and does not bind it; let one that only reads look first");
+    }
+    Some(prompt)
+}
+
 /// The name of an agent that there is.
-fn agent_name(node: &Node, library: &Library<'_>, report: &mut Report) -> Option<String> {
+pub(super) fn agent_name(node: &Node, library: &Library<'_>, report: &mut Report) -> Option<String> {
     let name = read::text(node, "`agent`", report)?;
     if library.agents.contains_key(&name) {
         return Some(name);

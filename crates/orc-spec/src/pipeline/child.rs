@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use orc_domain::action::PipelineAction;
 use orc_domain::expr::{Expr, Template, TemplatePart};
-use orc_domain::graph::{InputSpec, Pipeline};
+use orc_domain::graph::{InputSpec, Pipeline, RepositorySpec};
 use orc_domain::ids::ContentHash;
 use orc_domain::profile::Profile;
 use orc_domain::suggest::closest;
@@ -21,6 +21,7 @@ use crate::diagnostic::{Code, Diagnostic, Report, Severity};
 use crate::expression::{Reader, Type};
 use crate::profile::Texts;
 use crate::read;
+use crate::settings::Allowance;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{Entry, Kind, Node};
 
@@ -40,6 +41,8 @@ pub struct Library<'a> {
     pub broken_agents: &'a BTreeSet<String>,
     /// Names of people and groups of the settings; `None` when the settings are not known.
     pub people: Option<&'a BTreeSet<String>>,
+    /// What boxes may be asked for; `None` when the settings are not known.
+    pub allowance: Option<&'a Allowance>,
 }
 
 impl Library<'static> {
@@ -49,7 +52,14 @@ impl Library<'static> {
         static NO_AGENTS: BTreeMap<String, Profile> = BTreeMap::new();
         static NO_NAMES: BTreeSet<String> = BTreeSet::new();
         let nothing: Texts<'static> = &|_| Err("there are no other files".to_owned());
-        Self { pipelines: nothing, schemas: nothing, agents: &NO_AGENTS, broken_agents: &NO_NAMES, people: None }
+        Self {
+            pipelines: nothing,
+            schemas: nothing,
+            agents: &NO_AGENTS,
+            broken_agents: &NO_NAMES,
+            people: None,
+            allowance: None,
+        }
     }
 }
 
@@ -69,6 +79,7 @@ pub(super) struct Interface {
     pub(super) name: String,
     pub(super) hash: ContentHash,
     pub(super) inputs: BTreeMap<String, InputSpec>,
+    pub(super) repositories: Vec<RepositorySpec>,
     pub(super) outputs: Type,
 }
 
@@ -161,6 +172,7 @@ impl<'a> Family<'a> {
             name: pipeline.name.clone(),
             hash: hash.clone(),
             inputs: pipeline.inputs.clone(),
+            repositories: pipeline.repositories.clone(),
             outputs: product.outputs,
         });
         self.children.push(Child { source, pipeline, diagnostics: product.diagnostics });
@@ -241,12 +253,23 @@ impl Draft<'_> {
                 with.insert(key.text.clone(), template);
             }
         }
+        let strange = view.shared.trees.lacks(&child.repositories);
+        let place = self.field("pipeline").map_or(self.key.span, |node| node.span);
+        if !strange.is_empty() {
+            let message = format!(
+                "`{}` works in repositories that this pipeline does not have: {}",
+                child.name,
+                strange.join(", ")
+            );
+            report
+                .error(Code::UnknownName, place, message)
+                .help("a flow hands its own copies on; name them here too: `worktree: { repositories: [., ...] }`");
+        }
         let given = |name: &String| written.iter().any(|entry| entry.key.text == *name);
         let missing = child.inputs.iter().filter(|(name, spec)| spec.default.is_none() && !given(name));
         let missing: Vec<&str> = missing.map(|(name, _)| name.as_str()).collect();
         if !missing.is_empty() {
             let message = format!("the pipeline `{}` needs inputs: {}", child.name, missing.join(", "));
-            let place = self.field("pipeline").map_or(self.key.span, |node| node.span);
             report
                 .error(Code::MissingKey, place, message)
                 .help(format!("add `with: {{ {}: ... }}`", missing.join(": ..., ")));

@@ -5,13 +5,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use orc_domain::expr::{Expr, Template, TemplatePart};
-use orc_domain::graph::{
-    Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, PhaseKind, Retry, SpecIndex, StartFrom, StepSpec,
-};
+use orc_domain::graph::{Condition, DEFAULT_MAX_BACKOFF, DEFAULT_TIMEOUT, PhaseKind, Retry, SpecIndex, StepSpec};
 use orc_domain::time::Millis;
 
 use super::child::Interface;
 use super::order::Need;
+use super::trees::Written;
 use super::view::View;
 use crate::diagnostic::{Code, Report};
 use crate::expression::{Reader, Taint};
@@ -40,7 +39,8 @@ pub(super) struct Draft<'a> {
     pub(super) fields: Option<Fields<'a>>,
     /// The keys of `repeat:`.
     pub(super) repeat: Option<Fields<'a>>,
-    pub(super) worktree: Worktree,
+    /// `worktree:`.
+    pub(super) written: Written,
     /// What was found out before any step is compiled.
     pub(super) ahead: Ahead,
 }
@@ -59,15 +59,6 @@ pub(super) enum Ahead {
     Schema(serde_json::Value),
     /// The pipeline that is called.
     Child(Rc<Interface>),
-}
-
-/// What `worktree:` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Worktree {
-    Absent,
-    InPlace,
-    /// Reported.
-    Refused,
 }
 
 /// `retry:` as far as it is written.
@@ -93,7 +84,7 @@ impl<'a> Draft<'a> {
         let meant_needs = misspelt.map(|node| read::names(node, "`needs`", &mut Report::new(""))).unwrap_or_default();
         let repeat = field("repeat").and_then(|node| read::fields(node, &keys::REPEAT, report));
         let kind = fields.as_ref().and_then(|fields| kind(fields, key, report));
-        let worktree = worktree(fields.as_ref(), report);
+        let written = Written::read(fields.as_ref(), report);
         let Place { phase, within } = place;
         Self {
             key,
@@ -105,7 +96,7 @@ impl<'a> Draft<'a> {
             meant_needs,
             fields,
             repeat,
-            worktree,
+            written,
             ahead: Ahead::Nothing,
         }
     }
@@ -141,6 +132,7 @@ impl<'a> Draft<'a> {
         report: &mut Report,
     ) -> Option<StepSpec> {
         let (env, env_names) = self.env(view, report);
+        let on_conflict = self.on_conflict(view, &env_names, report);
         let action = self.action(view, env_names, report);
         let retry = self.field("retry").map(|node| PartialRetry::read(node, report)).unwrap_or_default();
         let retry = if self.is_run() { retry.over(view.shared.retry) } else { retry.over(PartialRetry::default()) };
@@ -172,9 +164,9 @@ impl<'a> Draft<'a> {
             timeout: timeout.or(view.shared.timeout).unwrap_or(DEFAULT_TIMEOUT),
             continue_on_fail,
             idempotent,
-            worktree: orc_domain::graph::Worktree { from: StartFrom::InPlace, repositories: None },
-            rules: orc_domain::confine::BoxRules::default(),
-            on_conflict: None,
+            worktree: self.worktree(&view.shared.trees, report),
+            rules: self.rules(view, report),
+            on_conflict,
             action: action?,
         })
     }
@@ -304,29 +296,6 @@ impl PartialRetry {
         let max_backoff = max_backoff.max(backoff);
         Retry { attempts: self.attempts.or(below.attempts).unwrap_or(1), backoff, max_backoff }
     }
-}
-
-/// `worktree:` of a pipeline or a step.
-pub(super) fn worktree(fields: Option<&Fields<'_>>, report: &mut Report) -> Worktree {
-    const HELP: &str = "until private worktrees exist, the one value is `worktree: in_place`: the user's own checkout";
-    let Some(entry) = fields.and_then(|fields| fields.entry("worktree")) else {
-        return Worktree::Absent;
-    };
-    match &entry.value.kind {
-        Kind::Scalar(scalar) if scalar.text == "in_place" => return Worktree::InPlace,
-        Kind::Scalar(scalar) if keys::WORKTREES.contains(&scalar.text.as_str()) => {
-            let message = format!("`worktree: {}` is not available yet", scalar.text);
-            report.error(Code::NotAvailable, entry.value.span, message).help(HELP);
-        }
-        Kind::Map(_) => {
-            let message = "`worktree` with repositories or a source is not available yet";
-            report.error(Code::NotAvailable, entry.key.span, message).help(HELP);
-        }
-        _ => {
-            read::word(&entry.value, "`worktree`", keys::WORKTREES, report);
-        }
-    }
-    Worktree::Refused
 }
 
 /// `env:`: templates by name, and the names with their taint.

@@ -1,5 +1,6 @@
 mod kinds;
 mod limits;
+mod trees;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -62,7 +63,7 @@ fn agents(names: &[&str]) -> BTreeMap<String, Profile> {
     let one = |name: &&str| {
         let file =
             SourceFile::new(format!("agents/{name}.md"), "---\nadapter: command\ncommand: [agent]\n---\nWork.\n");
-        ((*name).to_owned(), compile_profile(&file, &|_| Err("none".to_owned())).profile.unwrap())
+        ((*name).to_owned(), compile_profile(&file, &|_| Err("none".to_owned()), None).profile.unwrap())
     };
     names.iter().map(one).collect()
 }
@@ -149,9 +150,6 @@ fn of_the_full_example_only_later_keys_are_refused() {
         (6, "github"),
         (7, "event"),
         (13, "permissions"),
-        (14, "worktree"),
-        (15, "box"),
-        (31, "on_conflict"),
         (42, "publish"),
         (44, "comment"),
     ];
@@ -224,17 +222,6 @@ fn words_of_other_tools_get_an_answer() {
     assert_eq!(told("worktree: in_place\njobs: {}\n"), ["2:1 unknown_key"]);
     assert_eq!(told(&steps("  a: { script: x }\n")), ["3:8 unknown_key"]);
     assert_eq!(told("worktre: in_place\nsteps: { a: { run: x } }"), ["1:1 unknown_key"]);
-}
-
-#[test]
-fn a_pipeline_says_where_its_steps_work() {
-    assert_eq!(told("steps: { a: { run: x } }"), ["1:1 missing_key"]);
-    assert!(words("steps: { a: { run: x } }").contains("add `worktree: in_place`"));
-    assert!(words("steps: { a: { run: x, worktree: in_place }, b: { run: x } }").contains("where these steps work: b"));
-    assert_eq!(told("steps: { a: { run: x, worktree: in_place } }"), [""; 0]);
-    assert_eq!(told("worktree: parents\nsteps: { a: { run: x } }"), ["1:11 not_available"]);
-    assert_eq!(told("worktree: { from: fresh }\nsteps: { a: { run: x } }"), ["1:1 not_available"]);
-    assert_eq!(told("worktree: in_palce\nsteps: { a: { run: x } }"), ["1:11 bad_value"]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::child::Library;
 use super::fan::FanDraft;
 use super::order::Order;
 use super::step::{Draft, PartialRetry};
+use super::trees::Trees;
 use crate::expression::{Item, Names, Reader, Refusal, Sight, StepFacts, Steps, Taint, Type};
 
 /// The facts of each level, by the `repeat` whose body it is.
@@ -33,6 +34,7 @@ pub(super) struct Shared<'a> {
     pub(super) timeout: Option<Millis>,
     pub(super) retry: PartialRetry,
     pub(super) budget: Option<orc_domain::budget::Budget>,
+    pub(super) trees: Trees,
     pub(super) library: &'a Library<'a>,
 }
 

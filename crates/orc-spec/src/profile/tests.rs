@@ -1,3 +1,4 @@
+use orc_domain::confine::BoxRules;
 use orc_domain::time::Millis;
 use serde_json::json;
 
@@ -33,12 +34,12 @@ fn told(text: &str) -> Vec<String> {
         let mark = if problem.severity == Severity::Warning { "?" } else { "" };
         format!("{}:{} {mark}{}", at.line, at.column, problem.code)
     };
-    compile_profile(&file, &texts).diagnostics.iter().map(tell).collect()
+    compile_profile(&file, &texts, None).diagnostics.iter().map(tell).collect()
 }
 
 /// Message and help of each problem.
 fn words(text: &str) -> String {
-    let told = compile_profile(&file(text), &texts).diagnostics.into_iter();
+    let told = compile_profile(&file(text), &texts, None).diagnostics.into_iter();
     told.map(|problem| format!("{}; {}", problem.message, problem.help.unwrap_or_default()))
         .collect::<Vec<_>>()
         .join("\n")
@@ -46,7 +47,7 @@ fn words(text: &str) -> String {
 
 fn profile(text: &str) -> Profile {
     let file = file(text);
-    let compiled = compile_profile(&file, &texts);
+    let compiled = compile_profile(&file, &texts, None);
     let told: Vec<String> = compiled.diagnostics.iter().map(|problem| problem.render(&file, false)).collect();
     assert_eq!(told, [""; 0]);
     compiled.profile.unwrap()
@@ -56,7 +57,7 @@ fn profile(text: &str) -> Profile {
 fn a_profile_with_everything() {
     let found = profile(
         "---\nname: coder\ndescription: Writes code.\nadapter: command\ncommand: [agent, --mode, 2]\nrole: engineer\n\
-         mode: review\nsilence_timeout: 2m\nmax_concurrent: 3\nmax_messages: 0\nenv: { LEVEL: 3, \"EMPTY\": '' }\n\
+         mode: review\nsilence_timeout: 2m\nmax_concurrent: 3\nmax_messages: 0\nenv: { LEVEL: 3, \"EMPTY\": '' }\nbox: { network: [Example.com] }\n\
          output: { schema: schemas/verdict.json }\n---\n\nYou write code.\n\n---\nAlso below a rule.\n",
     );
     let wanted = Profile {
@@ -69,6 +70,7 @@ fn a_profile_with_everything() {
         max_concurrent: Some(3),
         max_messages: 0,
         env: [("LEVEL", "3"), ("EMPTY", "")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        rules: BoxRules { network: ["example.com".to_owned()].into(), ..BoxRules::default() },
         output: Some(json!({ "type": "object", "required": ["verdict"] })),
         system_prompt: "You write code.\n\n---\nAlso below a rule.".to_owned(),
     };
@@ -118,7 +120,7 @@ fn front_matter_that_is_not_there_or_does_not_end() {
         assert!(words(text).contains(message), "{text:?}: {}", words(text));
     }
     assert_eq!(told("---\nadapter: command\ncommand: [a]\n---  "), ["4:1 ?front_matter"]);
-    assert!(compile_profile(&file("---\nadapter: command\ncommand: [a]\n---\n \n"), &texts).profile.is_some());
+    assert!(compile_profile(&file("---\nadapter: command\ncommand: [a]\n---\n \n"), &texts, None).profile.is_some());
 }
 
 #[test]
@@ -225,7 +227,7 @@ fn schemas_that_cannot_be_used() {
     for (schema, message) in cases {
         let text = with(&format!("output: {{ schema: {schema} }}"));
         assert!(words(&text).contains(message), "{schema}: {}", words(&text));
-        assert!(compile_profile(&file(&text), &texts).profile.is_none());
+        assert!(compile_profile(&file(&text), &texts, None).profile.is_none());
     }
     assert_eq!(told(&with("output: {}")), ["4:9 missing_key"]);
 }
@@ -234,7 +236,7 @@ fn schemas_that_cannot_be_used() {
 fn commands_that_name_no_program() {
     for command in ["[]", "''", "['', a]", "~", "{ a: b }", "\"a\\0b\"", "'${{ inputs.program }}'", "[a, [b]]"] {
         let text = format!("---\nadapter: command\ncommand: {command}\n---\nYou.\n");
-        let compiled = compile_profile(&file(&text), &texts);
+        let compiled = compile_profile(&file(&text), &texts, None);
         assert!(compiled.profile.is_none() && compiled.diagnostics.len() == 1, "{command}: {:?}", told(&text));
     }
 }
@@ -256,7 +258,7 @@ fn names_that_stand_twice_or_fit_no_file() {
         SourceFile::new("agents/2nd.md", text.clone()),
         SourceFile::new("agents/fine.md", text),
     ];
-    let compiled = compile_profiles(&files, &texts);
+    let compiled = compile_profiles(&files, &texts, None);
     let codes: Vec<Vec<&str>> =
         compiled.iter().map(|file| file.diagnostics.iter().map(|problem| problem.code.word()).collect()).collect();
     assert_eq!(codes, [vec![], vec!["duplicate_name"], vec!["bad_value", "duplicate_name"], vec!["bad_value"], vec![]]);
@@ -282,7 +284,7 @@ proptest::proptest! {
     fn any_text_gives_a_profile_or_a_reason(head in "(-{2,4}|[a-z: \\[\\]{}'\"\n\r\t-]|\u{e4}|\u{feff}){0,60}", end in "-{0,4}\r?\n?.{0,8}") {
         for text in [format!("{head}{end}"), format!("---\nadapter: command\n{head}\n{end}")] {
             let file = file(&text);
-            let compiled = compile_profile(&file, &texts);
+            let compiled = compile_profile(&file, &texts, None);
             let has_error = compiled.diagnostics.iter().any(|problem| problem.severity == Severity::Error);
             assert_eq!(compiled.profile.is_none(), has_error);
             for problem in &compiled.diagnostics {

@@ -26,7 +26,14 @@ fn the_schema_has_exactly_the_keys_of_the_tables() {
     let goal = &steps["properties"]["goal"];
     assert_eq!(goal["not"], json!({}));
     assert!(goal["description"].as_str().unwrap().ends_with("Not available yet."));
-    assert_eq!(schema["properties"]["worktree"]["enum"], json!(["in_place"]));
+    let [words, map] = schema["properties"]["worktree"]["anyOf"].as_array().unwrap().as_slice() else {
+        panic!("two forms")
+    };
+    assert_eq!(words["enum"], json!(keys::WORKTREES));
+    assert_eq!(properties(map), sorted(&keys::WORKTREE));
+    assert_eq!(properties(&map["properties"]["repositories"]["items"]["anyOf"][1]), sorted(&keys::REPOSITORY));
+    assert_eq!(properties(&steps["properties"]["box"]), sorted(&keys::BOX));
+    assert_eq!(schema["properties"]["box"]["properties"]["read"]["items"]["type"][0], "string");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn agents(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String, Prof
     let mut agents = BTreeMap::new();
     for (path, text) in tree.files().filter(|(path, _)| path.starts_with("agents/") && path.ends_with(".md")) {
         let source = SourceFile::new(path, text);
-        let compiled = compile_profile(&source, &schema);
+        let compiled = compile_profile(&source, &schema, None);
         tell((&source, 0), &compiled.diagnostics, violations);
         agents.extend(compiled.profile.map(|profile| (profile.name.clone(), profile)));
     }

@@ -206,6 +206,29 @@ fn near_name() -> impl Strategy<Value = String> {
         .prop_map(|labels| labels.join("."))
 }
 
+#[test]
+fn an_entry_covers_what_means_no_more_than_it() {
+    let cases = [
+        ("example.com", "example.com", true),
+        ("example.com", "EXAMPLE.com:443", true),
+        ("example.com", "example.com:8443", false),
+        ("example.com:443", "example.com", false),
+        ("example.com:443", "example.com:443", true),
+        ("example.com", "a.example.com", false),
+        ("*.example.com", "a.example.com", true),
+        ("*.example.com", "example.com", false),
+        ("*.example.com", "*.example.com", true),
+        ("*.example.com", "*.a.example.com:80", true),
+        ("*.a.example.com", "*.example.com", false),
+        ("a.example.com", "*.a.example.com", false),
+        ("8.8.8.8", "8.8.8.8", true),
+    ];
+    for (above, entry, wanted) in cases {
+        let entry_of = |text: &str| text.parse::<Entry>().unwrap();
+        assert_eq!(entry_of(above).covers(&entry_of(entry)), wanted, "{above} {entry}");
+    }
+}
+
 proptest! {
     #[test]
     fn reading_never_panics_and_reads_its_own_form(text in ".{0,40}") {

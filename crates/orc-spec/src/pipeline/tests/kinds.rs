@@ -315,8 +315,14 @@ fn compiled(text: &str, files: &[(&str, &str)]) -> Compiled {
     let agents = agents(&["coder", "reviewer"]);
     let people = BTreeSet::from(["alice".to_owned(), "maintainers".to_owned()]);
     let broken = BTreeSet::from(["sloppy".to_owned()]);
-    let library =
-        Library { pipelines: &read, schemas: &read, agents: &agents, broken_agents: &broken, people: Some(&people) };
+    let library = Library {
+        pipelines: &read,
+        schemas: &read,
+        agents: &agents,
+        broken_agents: &broken,
+        people: Some(&people),
+        allowance: None,
+    };
     compile(&SourceFile::new("pipelines/ship.yaml", text), &library)
 }
 
