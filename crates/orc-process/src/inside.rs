@@ -13,6 +13,7 @@
 mod enter;
 mod init;
 mod programs;
+mod targets;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;

@@ -18,6 +18,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursi
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
+use crate::inside::targets;
 use crate::protocol::{self, Answer};
 use crate::sandbox::{Argument, Entrance};
 
@@ -85,6 +86,7 @@ fn prepare(control: &mut UnixStream) -> Result<Command, String> {
             }
         });
     }
+    targets::check(&words)?;
     if let Some((uid, gid)) = user {
         become_user(uid, gid).map_err(|error| format!("cannot become the user {uid}: {error}"))?;
     }

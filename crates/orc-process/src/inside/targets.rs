@@ -1,0 +1,96 @@
+//! Where bwrap will mount: only where the line says, never where a link leads.
+//!
+//! bwrap follows links on its way to a target, and while it mounts, the whole machine lies at `/oldroot`. Whoever may write
+//! to a directory that is mounted could leave a link in it, and what is mounted below at another time would land, or be
+//! made, where the link leads. So a target that has a link on its way through something mounted before is refused.
+//!
+//! This looks before bwrap does. A directory that two boxes may write to at the same time, with a further mount below it,
+//! can still be changed in between; copies belong to one box at a time.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// Looks at every target of a line for bwrap, whose sources are where bwrap finds them.
+pub(super) fn check(line: &[PathBuf]) -> Result<(), String> {
+    // What lies where: a directory of the machine, or memory.
+    let mut mounted: Vec<(&Path, Option<&Path>)> = Vec::new();
+    let mut words = line.iter().map(PathBuf::as_path);
+    while let Some(word) = words.next() {
+        let (source, target) = match word.to_str() {
+            Some("--") => break,
+            Some("--bind" | "--ro-bind" | "--dev-bind") => (words.next(), words.next()),
+            Some("--file" | "--bind-data" | "--ro-bind-data" | "--symlink") => {
+                words.next();
+                (None, words.next())
+            }
+            Some("--tmpfs" | "--dir" | "--proc" | "--dev") => (None, words.next()),
+            _ => continue,
+        };
+        let target = target.ok_or("a mount without a place")?;
+        if !target.is_absolute() || target.components().any(|part| part == Component::ParentDir) {
+            return Err(format!("`{}` is no place inside", target.display()));
+        }
+        let above =
+            mounted.iter().filter(|(at, _)| target.starts_with(at)).max_by_key(|(at, _)| at.components().count());
+        if let Some((at, Some(place))) = above {
+            refuse_links(at, place, target)?;
+        }
+        mounted.push((target, source));
+    }
+    Ok(())
+}
+
+/// `place` lies at `at`, which is above `target` or the same.
+fn refuse_links(at: &Path, place: &Path, target: &Path) -> Result<(), String> {
+    let (mut outside, mut inside) = (place.to_owned(), at.to_owned());
+    for part in target.strip_prefix(at).into_iter().flatten() {
+        outside.push(part);
+        inside.push(part);
+        match fs::symlink_metadata(&outside) {
+            Ok(found) if found.is_symlink() => {
+                let (target, inside) = (target.display(), inside.display());
+                return Err(format!("nothing is mounted at `{target}`: `{inside}` is a link, which leads elsewhere"));
+            }
+            Ok(_) => {}
+            // Nothing is there, or below a file: bwrap makes it, or says that it cannot.
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(words: &[&str]) -> Vec<PathBuf> {
+        words.iter().map(PathBuf::from).collect()
+    }
+
+    #[test]
+    fn a_link_on_the_way_to_a_target_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let copy = directory.path().join("copy");
+        fs::create_dir_all(copy.join("kept/deep")).unwrap();
+        std::os::unix::fs::symlink("/etc", copy.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", copy.join("kept/dangling")).unwrap();
+        let copy = copy.to_str().unwrap();
+        let try_at = |how: &[&str]| check(&line(&[&["bwrap", "--bind", copy, "/work"], how].concat()));
+        for good in ["/work/kept", "/work/kept/deep/new", "/work/new/deep", "/other/link"] {
+            assert_eq!(try_at(&["--ro-bind", "/x", good]), Ok(()), "{good}");
+        }
+        for bad in ["/work/link", "/work/link/below", "/work/kept/dangling", "/work/kept/dangling/below"] {
+            for how in [&["--ro-bind", "/x"][..], &["--tmpfs"], &["--dir"], &["--file", "5"]] {
+                let said = try_at(&[how, &[bad]].concat());
+                assert!(said.as_ref().is_err_and(|why| why.contains("is a link")), "{bad}: {said:?}");
+            }
+        }
+        for bad in ["/work/../oldroot/x", "relative"] {
+            assert!(try_at(&["--tmpfs", bad]).is_err(), "{bad}");
+        }
+        // What is mounted over a link hides it.
+        let hidden = line(&["--bind", copy, "/work", "--tmpfs", "/work/kept", "--dir", "/work/kept/dangling"]);
+        assert_eq!(check(&hidden), Ok(()));
+        assert_eq!(check(&line(&["--bind", copy, "/work", "--", "--tmpfs", "relative"])), Ok(()));
+    }
+}
