@@ -336,6 +336,15 @@ impl Draft<'_> {
         if let Some(kind) = self.kind {
             self.refuse_mergeless(kind, entry.key.span, view, report);
         }
+        if let Kind::Scalar(scalar) = &entry.value.kind
+            && !scalar.is_null()
+        {
+            let agent = read::excerpt(&scalar.text);
+            report
+                .error(Code::WrongType, entry.value.span, format!("`on_conflict` needs a map, not `{agent}`"))
+                .help(format!("write `on_conflict: {{ agent: {agent} }}`"));
+            return None;
+        }
         let fields = read::fields(&entry.value, &keys::ON_CONFLICT, report)?;
         if fields.lacks("agent") {
             report
@@ -346,7 +355,7 @@ impl Draft<'_> {
         let prompt = match fields.get("prompt") {
             Some(node) => {
                 // What the elements of a fan-out made is brought together when none of them is current any more.
-                let mut names = view.names("`prompt`", false);
+                let mut names = view.names("the prompt of `on_conflict`", false);
                 names.env = Some(env.clone());
                 let profile = agent.as_ref().and_then(|name| view.shared.library.agents.get(name));
                 prompt(node, profile, &view.reader(&names), report)
