@@ -259,7 +259,7 @@ fn the_database_is_looked_after() {
     assert!(nowhere.err.contains("cannot write the backup `missing/copy.db`"), "{}", nowhere.err);
     for command in ["vacuum", "migrate"] {
         let held = world.run_to(8, &["db", command]);
-        let who = format!("the database is in use by process {} (`run`, for ", running.pid());
+        let who = format!("the data directory is in use by process {} (`run`, for ", running.pid());
         assert!(held.err.contains(&who), "{}", held.err);
     }
     gate.open();

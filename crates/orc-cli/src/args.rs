@@ -1,12 +1,16 @@
 //! Everything that can be typed.
 
 mod examples;
+mod worktrees;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use orc_domain::time::Millis;
 
+pub(crate) use self::worktrees::{
+    DoctorArgs, GcArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs,
+};
 use crate::output::OutputArgs;
 
 /// Runs teams of AI coding agents, and the commands around them, as durable pipelines.
@@ -83,8 +87,12 @@ pub(crate) enum Command {
     /// What went wrong in a way that a person should look at
     #[command(after_help = examples::INCIDENTS)]
     Incidents(IncidentsArgs),
+    /// Private copies of repositories: list, show, diff, rescue, gc
+    #[command(subcommand)]
+    Worktrees(WorktreesCommand),
     /// Check this machine
-    Doctor(OutputArgs),
+    #[command(after_help = examples::DOCTOR)]
+    Doctor(DoctorArgs),
     /// The database: check, backup, migrate, vacuum, retention
     #[command(subcommand)]
     Db(DbCommand),

@@ -28,12 +28,13 @@ mod runs;
 mod schema;
 pub(crate) mod status;
 mod validate;
+mod worktrees;
 
 use orc_domain::request::Answer;
 
 use crate::args::{
     AgentsCommand, ApprovalsCommand, Arguments, Command, ConfigCommand, ConversationsCommand, DbCommand, FlowsCommand,
-    RunsCommand,
+    RunsCommand, WorktreesCommand,
 };
 use crate::context::Context;
 use crate::failure::CommandResult;
@@ -72,6 +73,11 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         }
         Command::Approvals(ApprovalsCommand::Deny(args)) => approvals::answer(&context, args, Answer::Denied).await,
         Command::Incidents(args) => incidents::run(&context, &args).await,
+        Command::Worktrees(WorktreesCommand::List(args)) => worktrees::list(&context, &args).await,
+        Command::Worktrees(WorktreesCommand::Show(args)) => worktrees::show(&context, &args).await,
+        Command::Worktrees(WorktreesCommand::Diff(args)) => worktrees::diff(&context, &args).await,
+        Command::Worktrees(WorktreesCommand::Rescue(args)) => worktrees::rescue(&context, &args).await,
+        Command::Worktrees(WorktreesCommand::Gc(args)) => worktrees::gc(&context, &args).await,
         Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Db(DbCommand::Check(args)) => db::check(&context, args).await,
         Command::Db(DbCommand::Backup { file, force }) => db::backup(&context, &file, force).await,

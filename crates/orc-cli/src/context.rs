@@ -1,13 +1,15 @@
 //! What every command starts from: where it is, where the data lies, which settings hold.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use orc_domain::ids::{FlowId, RequestId, RunId};
+use orc_domain::ids::{FlowId, InstanceId, RequestId, RunId};
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
 use orc_domain::time::Timestamp;
 use orc_ports::clock::Clock as _;
 use orc_ports::reader::{AnyId, FlowFilter, Reader as _};
+use orc_ports::worktrees::Worktrees;
 use orc_runtime::clock::SystemClock;
 use orc_runtime::data_dir::DataDir;
 use orc_spec::SourceFile;
@@ -72,6 +74,14 @@ impl Context {
             );
         }
         SqliteReader::open(&self.data.database()).await.map_err(of_store)
+    }
+
+    /// Private copies as whoever holds the data directory sees them: what its runs have is leased. For looking, and for
+    /// whoever took the lock.
+    pub(crate) fn copies(&self) -> Arc<dyn Worktrees> {
+        let holder = if self.data.is_held() { self.data.holder() } else { None };
+        let instance = holder.map_or_else(|| InstanceId::from_uuid(uuid::Uuid::now_v7()), |holder| holder.instance);
+        self.worktrees(instance)
     }
 
     /// The flow or run that an id, or a unique ending of one, means.

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use orc_domain::flow::{
-    Flow, FlowOutcome, FlowState, Held, Origin, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
+    Flow, FlowOutcome, FlowState, Held, Merging, Origin, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
 };
-use orc_domain::graph::{Action, PhaseKind, Pipeline, StepSpec};
+use orc_domain::graph::{Action, PhaseKind, Pipeline, StartFrom, StepSpec};
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::liveness::Liveness;
 use orc_domain::path::StepPath;
-use orc_domain::run::{Cause, Run, RunState, Stopping, WakeReason};
+use orc_domain::run::{Cause, Failure, Run, RunState, Stopping, WakeReason};
 use orc_domain::time::Timestamp;
 use serde::Serialize;
 
@@ -131,7 +131,7 @@ pub(crate) fn explain_step(facts: &Facts<'_>, step: &Step) -> Explanation {
         StepState::Ready { not_before, held_by, wake } => {
             waits::held(facts, step).unwrap_or_else(|| ready(facts, step, *not_before, held_by.as_ref(), wake))
         }
-        StepState::Active { run } => active(facts, *run),
+        StepState::Active { run } => active(facts, step, *run),
         StepState::Waiting(wait) => waits::waiting(facts, step, wait),
         StepState::Finished { outcome } => finished(facts, step, outcome),
     };
@@ -280,6 +280,7 @@ fn ready(
         let what = match wake {
             WakeReason::Recovery { lost } => format!("{lost} was lost"),
             WakeReason::PipelineStep => format!("attempt {} failed", step.attempts),
+            WakeReason::Conflict => contradiction(facts, step),
             WakeReason::UserMessage { message } => format!("{message} was written to it"),
         };
         let left = not_before.since(facts.now);
@@ -316,11 +317,28 @@ fn ready(
             )
         }
         Some(Held::Group { name, behind }) => waits::group(facts, name, behind),
+        None if step.merging == Merging::Contradicting => {
+            (contradiction(facts, step), "the next look at the flow, which starts that agent".to_owned())
+        }
         None => ("it may start now".to_owned(), "the next look at the flow".to_owned()),
     }
 }
 
-fn active(facts: &Facts<'_>, run: RunId) -> (String, String) {
+/// Tips that contradict each other, and who is to bring them together.
+fn contradiction(facts: &Facts<'_>, step: &Step) -> String {
+    let what = if joins(facts, step) { "what its elements made" } else { "what it starts from" };
+    match spec_of(facts, step).and_then(|spec| spec.on_conflict.as_ref()) {
+        Some(action) => format!("{what} contradicts itself, and agent `{}` is to bring it together", action.agent),
+        None => format!("{what} contradicts itself"),
+    }
+}
+
+/// Whether a run of this step is the merge of what its elements made.
+fn joins(facts: &Facts<'_>, step: &Step) -> bool {
+    step.origin.element().is_none() && spec_of(facts, step).is_some_and(|spec| spec.fan.is_some())
+}
+
+fn active(facts: &Facts<'_>, step: &Step, run: RunId) -> (String, String) {
     let evidence = facts.runs.get(&run);
     let Some(live) = facts.flow.runs.get(&run) else {
         return (format!("{run} tries it, and nothing more is known of that run"), "unknown".to_owned());
@@ -328,11 +346,21 @@ fn active(facts: &Facts<'_>, run: RunId) -> (String, String) {
     match &live.state {
         RunState::Pending { since, stop, .. } => {
             let age = facts.now.since(*since);
+            let merges = live.agent.is_none() && joins(facts, step);
+            let has_copy = spec_of(facts, step)
+                .is_some_and(|spec| matches!(spec.worktree.from, StartFrom::Fresh | StartFrom::Parents));
             let reason = match stop {
-                None => format!("its process is being started, for {age}"),
                 Some(stop) => ending(facts, stop),
+                None if merges => format!("what its elements made is being merged, for {age}"),
+                None if has_copy => format!("its private copy is being made and its process started, for {age}"),
+                None => format!("its process is being started, for {age}"),
             };
-            (reason, "the start of its process, or its deadline".to_owned())
+            let until = if merges {
+                "the end of the merge, or its deadline"
+            } else {
+                "the start of its process, or its deadline"
+            };
+            (reason, until.to_owned())
         }
         RunState::Running { since, process, deadline, stop } => {
             let age = facts.now.since(*since);
@@ -346,7 +374,14 @@ fn active(facts: &Facts<'_>, run: RunId) -> (String, String) {
                 Some(Seen::Unknown) | None => " (whether it lives is not known)",
             };
             let pid = process.pid;
-            let who = live.agent.as_ref().map_or_else(String::new, |agent| format!(" of agent `{}`", agent.agent));
+            let brings =
+                if step.merging == Merging::Contradicting { ", which brings a conflict together," } else { "" };
+            let who = live.agent.as_ref();
+            let who = who.map_or_else(String::new, |agent| format!(" of agent `{}`{brings}", agent.agent));
+            let output = match refusals(facts, step) {
+                Some(refused) => format!("{output}; {refused}"),
+                None => output,
+            };
             let reason = match stop {
                 Some(stop) => format!("process {pid}{lives}: {}; {output}", ending(facts, stop)),
                 None => {
@@ -408,9 +443,15 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome) -> (String, S
                 1 => " after 1 attempt".to_owned(),
                 several => format!(" after {several} attempts"),
             };
-            format!("failed{attempts}: {}", clean_line(&failure.to_string(), ERROR_CHARACTERS))
+            let refused = refusals(facts, step).map_or_else(String::new, |refused| format!("; {refused}"));
+            format!("failed{attempts}: {}{refused}", clean_line(&failure.to_string(), ERROR_CHARACTERS))
         }
     };
+    if let StepOutcome::Failed(failure) = outcome
+        && let Some(who) = who_mends(failure, flow, facts.flow.is_finished())
+    {
+        return (reason, who);
+    }
     if let StepOutcome::Failed(failure) = outcome
         && failure.cause == Cause::LostNotIdempotent
     {
@@ -427,6 +468,34 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome) -> (String, S
         (false, true) => format!("you: `orchestrator retry {flow}` runs it again in a new flow"),
     };
     (reason, who)
+}
+
+/// Who removes the cause of a failure that another attempt would only meet again.
+fn who_mends(failure: &Failure, flow: FlowId, is_over: bool) -> Option<String> {
+    let first = match &failure.cause {
+        Cause::Conflict(conflict) => format!(
+            "you: let `{}` need `{}`, or give the step an agent that brings them together (`on_conflict`)",
+            conflict.theirs, conflict.ours
+        ),
+        _ if hints::is_of_machine(failure) => {
+            "whoever looks after this machine: `orchestrator doctor` says what is missing".to_owned()
+        }
+        Cause::Worktree => "you: the repository, or what the pipeline says of it".to_owned(),
+        _ => return None,
+    };
+    let then =
+        if is_over { format!("`orchestrator retry {flow}`") } else { "once the flow is over, a retry".to_owned() };
+    Some(format!("{first}; then {then} runs it again"))
+}
+
+/// What the box of a step refused, where its events say so.
+fn refusals(facts: &Facts<'_>, step: &Step) -> Option<String> {
+    let past = facts.past.get(&step.path)?;
+    let last = past.refused.as_ref()?;
+    Some(match past.refusals {
+        1 => format!("its box refused {last}"),
+        times => format!("its box refused {times} times, last {last}"),
+    })
 }
 
 fn cancelled_by(facts: &Facts<'_>) -> String {

@@ -1,6 +1,8 @@
 //! Incidents: what went wrong in a way that a person should look at, derived from what the store knows and never stored
 //! beside it. One is open until its flow was retried, or for as long as what it tells of goes on.
 
+mod refused;
+
 use orc_domain::flow::{Flow, FlowOutcome, FlowState, Step, StepOutcome, StepState};
 use orc_domain::ids::FlowId;
 use orc_domain::path::StepPath;
@@ -10,6 +12,7 @@ use orc_domain::run::{Cause, ErrorFamily, Failure};
 use orc_domain::time::Timestamp;
 use serde::Serialize;
 
+pub(crate) use self::refused::Refused;
 use crate::explanation::as_text;
 use crate::view::columns::clean_line;
 
@@ -19,8 +22,8 @@ const WHAT: usize = 240;
 /// One incident.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Incident {
-    /// `quarantined`, `lost_not_idempotent`, `silent`, `looping`, `wall`, `deadline`, `infrastructure`, `policy`,
-    /// `flow_failed`, `holder`, `undelivered`.
+    /// `quarantined`, `lost_not_idempotent`, `silent`, `looping`, `wall`, `deadline`, `conflict`, `worktree`,
+    /// `infrastructure`, `policy`, `sandbox_violation`, `box_limit`, `flow_failed`, `holder`, `undelivered`.
     pub(crate) kind: &'static str,
     #[serde(serialize_with = "as_text")]
     pub(crate) since: Timestamp,
@@ -97,6 +100,10 @@ fn kind_of(failure: &Failure) -> Option<(&'static str, &'static str)> {
         Cause::Silent(_) => ("silent", "you: look at its log; a longer `silence_timeout`, or a retry"),
         Cause::Looping => ("looping", "you: look at its log, then change what it is asked, or retry"),
         Cause::Wall(_) => ("wall", "you: a larger budget, or a retry"),
+        Cause::Conflict(_) => {
+            ("conflict", "you: let one side need the other, or let an agent bring them together (`on_conflict`)")
+        }
+        Cause::Worktree => ("worktree", "whoever looks after this machine"),
         Cause::Answer { by: Principal::System, .. } => ("deadline", "you: nobody answered in time; a retry asks again"),
         _ if failure.family == ErrorFamily::PolicyDenied => ("policy", "whoever writes the rules"),
         _ => ("infrastructure", "whoever looks after this machine"),

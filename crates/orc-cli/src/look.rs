@@ -17,6 +17,7 @@ use crate::evidence::{Carrier, Seen, last_output_at};
 use crate::explanation::{Facts, Other, RunEvidence, SlotHolder, other};
 use crate::failure::{CommandResult, not_found};
 use crate::hold::of_store;
+use crate::view::made::Made;
 use crate::view::progress::Progress;
 
 /// Live flows that are looked through for holders of slots.
@@ -38,6 +39,8 @@ pub(crate) struct Look {
     others: BTreeMap<FlowId, Other>,
     /// What its events say; empty unless it was asked for.
     pub(crate) past: Progress,
+    /// What it made; empty unless it was asked for.
+    pub(crate) made: Made,
 }
 
 impl Look {
@@ -54,11 +57,20 @@ impl Look {
                 others.insert(id, other(&spec, &head, now));
             }
         }
-        Ok(Self { flow, pipeline, now, runs, slots: Vec::new(), others, past: Progress::default() })
+        Ok(Self {
+            flow,
+            pipeline,
+            now,
+            runs,
+            slots: Vec::new(),
+            others,
+            past: Progress::default(),
+            made: Made::default(),
+        })
     }
 
     /// The same with who holds slots, if it waits for one, and with what its events say: who cancelled it, how long steps
-    /// took, which run was the last of each.
+    /// took, which run was the last of each; and with what it made.
     pub(crate) async fn with_past(context: &Context, reader: &SqliteReader, id: FlowId) -> CommandResult<Self> {
         let mut look = Self::at_present(context, reader, id).await?;
         if waits_for_slot(&look.flow) {
@@ -71,6 +83,7 @@ impl Look {
             after = last.position;
             events.iter().for_each(|event| look.past.apply(event));
         }
+        look.made = Made::of_flow(context, &look.flow);
         Ok(look)
     }
 

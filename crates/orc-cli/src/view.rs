@@ -5,6 +5,8 @@ pub(crate) mod canvas;
 pub(crate) mod columns;
 pub(crate) mod flow;
 pub(crate) mod live;
+pub(crate) mod made;
+pub(crate) mod place;
 pub(crate) mod plain;
 pub(crate) mod progress;
 pub(crate) mod result;

@@ -382,7 +382,7 @@ impl fmt::Display for Cause {
 
 impl Failure {
     /// Whether a person should look at it, whatever the pipeline says about failures: the installation or an agent is in
-    /// trouble, a limit was reached, or something was decided because nobody answered.
+    /// trouble, a limit was reached, results contradict each other, or something was decided because nobody answered.
     #[must_use]
     pub const fn is_incident(&self) -> bool {
         match &self.cause {
@@ -390,6 +390,7 @@ impl Failure {
             | Cause::LostNotIdempotent
             | Cause::Silent(_)
             | Cause::Looping
+            | Cause::Conflict(_)
             | Cause::Wall(_) => true,
             Cause::Answer { by, .. } => matches!(by, Principal::System),
             _ => matches!(self.family, ErrorFamily::SandboxInfrastructure | ErrorFamily::PolicyDenied),

@@ -129,3 +129,48 @@ Examples:
   orchestrator completions bash > ~/.local/share/bash-completion/completions/orchestrator
   orchestrator completions fish > ~/.config/fish/completions/orchestrator.fish
   orchestrator completions zsh > \"${fpath[1]}/_orchestrator\"";
+
+pub(super) const WORKTREES_LIST: &str = "\
+Examples:
+  orchestrator worktrees list
+  orchestrator worktrees list 4h7m8a                 only of one flow
+
+`leased`: a run has it. `saved`: references hold what is in it. `unsaved`: something in it is held by nothing else, or that
+is not known; `worktrees rescue` saves it, and nothing removes it before that is done.";
+
+pub(super) const WORKTREES_SHOW: &str = "\
+Examples:
+  orchestrator worktrees show 4h7m8a
+  orchestrator worktrees show 4h7m8a --step 'fix[3]'
+
+With the commands that take a result over: fetch its reference from our own repository, then merge it or pick its commits.";
+
+pub(super) const WORKTREES_DIFF: &str = "\
+Examples:
+  orchestrator worktrees diff 4h7m8a --step fix
+  orchestrator worktrees diff q6f2zd > fix.patch     of the step of a run
+
+The patch is against what the step started from, with what is not committed.";
+
+pub(super) const WORKTREES_RESCUE: &str = "\
+Examples:
+  orchestrator worktrees rescue 4h7m8a               all copies of a flow
+  orchestrator worktrees rescue 4h7m8a --step fix
+
+A copy that a run has is left alone. The copy stays as it is.";
+
+pub(super) const WORKTREES_GC: &str = "\
+Whoever carries flows on removes copies by itself when their flow is over. This is for what stayed: a machine that went
+down, a database that was put aside. References of results stay.
+
+Examples:
+  orchestrator worktrees gc                          what would go
+  orchestrator worktrees gc --apply";
+
+pub(super) const DOCTOR: &str = "\
+Examples:
+  orchestrator doctor
+  sudo orchestrator doctor --fix                     also makes the user that boxes run as
+  orchestrator doctor --fix --quiet                  for a script that sets a machine up
+
+Nothing is installed: where a program is missing, the command that installs it is said.";

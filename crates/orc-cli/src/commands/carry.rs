@@ -25,6 +25,7 @@ use crate::signals::Signals;
 use crate::typed::{self, Typed};
 use crate::view::columns::clean_line;
 use crate::view::live::Live;
+use crate::view::made::Made;
 use crate::view::plain::Plain;
 use crate::view::progress::Progress;
 use crate::view::{Silent, View, result};
@@ -167,7 +168,7 @@ async fn follow_all(context: &Context, line: &Line, work: &[Work], form: Form, e
     for flow in work.iter().map(Work::flow) {
         let (view, progress) = view_of(&reader, flow, form).await?;
         let followed = follow(context, line, flow, Shown { view, progress }, ears).await?;
-        print_result(&reader, flow, &followed.1, form).await?;
+        print_result(context, &reader, (flow, &followed.1), form).await?;
         exit = worse(exit, exit_of(&followed.0));
     }
     Ok(exit)
@@ -325,20 +326,30 @@ async fn last_of(context: &Context, flow: FlowId, known: &Progress, position: u6
     Ok(is_over.then_some(Seen::Events(events)))
 }
 
-async fn print_result(reader: &dyn Reader, flow: FlowId, progress: &Progress, form: Form) -> CommandResult<()> {
-    let stored = reader.flow(flow).await.map_err(hold::of_store)?;
-    match (form, &stored) {
-        (Form::Table, _) => {
-            let pipeline = match &stored {
-                Some(flow) => reader.pipeline(flow.spec.pipeline.clone()).await.map_err(hold::of_store)?,
-                None => None,
-            };
-            let pipeline = pipeline.as_ref().map(|(pipeline, _)| pipeline);
-            output::text(&result::text(flow, progress, stored.as_ref(), pipeline))
-        }
-        (Form::Json | Form::Yaml, Some(stored)) => output::document(form, &result::document(stored), None),
+async fn print_result(
+    context: &Context,
+    reader: &dyn Reader,
+    (flow, progress): (FlowId, &Progress),
+    form: Form,
+) -> CommandResult<()> {
+    if form == Form::Jsonl {
         // Every event was printed as it came.
-        (Form::Jsonl, _) | (_, None) => Ok(()),
+        return Ok(());
+    }
+    let stored = reader.flow(flow).await.map_err(hold::of_store)?;
+    let pipeline = match &stored {
+        Some(flow) => reader.pipeline(flow.spec.pipeline.clone()).await.map_err(hold::of_store)?,
+        None => None,
+    };
+    let known = stored.as_ref().zip(pipeline.as_ref().map(|(pipeline, _)| pipeline));
+    let made = match &stored {
+        Some(flow) => Made::of_flow(context, flow),
+        None => Made::default(),
+    };
+    match (form, known) {
+        (Form::Table, _) => output::text(&result::text(flow, progress, known, &made)),
+        (_, Some((flow, pipeline))) => output::document(form, &result::document(flow, pipeline, &made), None),
+        (_, None) => Ok(()),
     }
 }
 

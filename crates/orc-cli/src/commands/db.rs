@@ -145,13 +145,13 @@ fn need_database(context: &Context) -> CommandResult<()> {
 }
 
 /// The lock, or who has it.
-fn lock(context: &Context, command: &str) -> CommandResult<DataLock> {
+pub(super) fn lock(context: &Context, command: &str) -> CommandResult<DataLock> {
     let instance = InstanceId::from_uuid(uuid::Uuid::now_v7());
     let holder = Holder { pid: std::process::id(), instance, command: command.to_owned(), since: context.now() };
     match context.data.lock(&holder).map_err(of_data_dir)? {
         Taken::Ours(lock) => Ok(lock),
         Taken::Held(who) => {
-            let what = format!("the database is in use by {}", hold::describe(who.as_ref(), context));
+            let what = format!("the data directory is in use by {}", hold::describe(who.as_ref(), context));
             Err(unavailable(what).hint("wait for its end, or cancel its flows, then run the command again"))
         }
     }

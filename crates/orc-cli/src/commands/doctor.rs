@@ -1,24 +1,32 @@
 //! `doctor`: whether this machine, this data directory and this repository can carry flows out.
 //!
-//! What can be tried is tried: programs are started the same way as steps. Nothing is left behind and nothing is repaired.
+//! What can be tried is tried: programs are started the same way as steps, a box is made and looked at from inside.
+//! Nothing is left behind, and nothing is changed without `--fix`.
 
+mod boxes;
+mod fix;
+mod toolchains;
+mod trees;
 mod trial;
 
 use std::path::Path;
 
+use orc_spec::settings::Sandbox;
 use orc_store_sqlite as store;
+use orc_worktree::Choice;
 use rustix::fs::Access;
 use serde::Serialize;
 use serde_json::json;
 
 use self::trial::Trial;
 use super::status::report::bytes;
-use crate::args::LimitArgs;
+use crate::args::{DoctorArgs, LimitArgs};
 use crate::context::Context;
 use crate::evidence::{Carrier, Says};
 use crate::exit::Exit;
 use crate::failure::CommandResult;
-use crate::output::{self, Form, OutputArgs};
+use crate::host;
+use crate::output::{self, Form};
 use crate::view::columns::Columns;
 
 /// Below this much free space a run of many steps with long output may not end well.
@@ -31,6 +39,8 @@ const NO_SPACE: u64 = 64 << 20;
 #[serde(rename_all = "snake_case")]
 enum Level {
     Ok,
+    /// It was mended just now.
+    Fixed,
     Warn,
     Fail,
 }
@@ -49,6 +59,10 @@ impl Finding {
         Self { name, level: Level::Ok, what: what.into(), hint: None }
     }
 
+    pub(super) fn fixed(name: &'static str, what: impl Into<String>) -> Self {
+        Self { level: Level::Fixed, ..Self::ok(name, what) }
+    }
+
     pub(super) fn warn(name: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { name, level: Level::Warn, what: what.into(), hint: Some(hint.into()) }
     }
@@ -58,11 +72,17 @@ impl Finding {
     }
 }
 
-pub(crate) async fn run(context: &Context, args: OutputArgs) -> CommandResult {
-    let mut findings =
-        vec![data_directory(context), free_space(context), holder(context).await, database(context).await];
-    findings.extend([settings(context), trial::kernel()]);
-    match Trial::new() {
+pub(crate) async fn run(context: &Context, args: DoctorArgs) -> CommandResult {
+    let mut findings = Vec::new();
+    let trial = Trial::new();
+    if args.fix {
+        findings = fix::mend(context, trial.as_ref().ok()).await;
+    }
+    findings.extend([data_directory(context), free_space(context), holder(context).await, database(context).await]);
+    let (settings, required, choice) = settings(context);
+    findings.extend(settings);
+    findings.push(trial::kernel());
+    match trial {
         Ok(trial) => {
             findings.extend([trial.shell().await, trial.git().await]);
             trial.end().await;
@@ -70,15 +90,29 @@ pub(crate) async fn run(context: &Context, args: OutputArgs) -> CommandResult {
         Err(finding) => findings.push(finding),
     }
     findings.push(user());
-    findings.push(Finding::ok("sandbox", "off: steps run as you, in your checkout (worktree: in_place)"));
-    if args.output == Form::Table {
+    findings.extend(confinement(context, required, choice));
+    findings.push(toolchains::look(&host::home(), &host::variable("PATH").unwrap_or_default()));
+    let failed = findings.iter().any(|finding| finding.level == Level::Fail);
+    if args.quiet {
+        findings.retain(|finding| matches!(finding.level, Level::Fixed | Level::Fail));
+    }
+    if args.output.output == Form::Table {
         output::text(&text(&findings))?;
     } else {
         let document = json!({ "schema": "orc/doctor/1", "findings": findings });
-        output::document(args.output, &document, Some("findings"))?;
+        output::document(args.output.output, &document, Some("findings"))?;
     }
-    let failed = findings.iter().any(|finding| finding.level == Level::Fail);
     Ok(if failed { Exit::Unavailable } else { Exit::Success })
+}
+
+/// Boxes and private copies. A box dies with the thread that made it, and this one waits.
+fn confinement(context: &Context, required: bool, choice: Choice) -> Vec<Finding> {
+    tokio::task::block_in_place(|| {
+        let seen = boxes::look(required);
+        let mut findings = seen.findings;
+        findings.push(trees::look(context, seen.sandbox.as_ref(), choice));
+        findings
+    })
 }
 
 fn text(findings: &[Finding]) -> String {
@@ -86,6 +120,7 @@ fn text(findings: &[Finding]) -> String {
     for finding in findings {
         let mark = match finding.level {
             Level::Ok => "ok",
+            Level::Fixed => "done",
             Level::Warn => "warn",
             Level::Fail => "FAIL",
         };
@@ -196,22 +231,37 @@ async fn database(context: &Context) -> Finding {
     }
 }
 
-fn settings(context: &Context) -> Finding {
+/// The settings, whether they want a box, and how they want copies to be made. With mistakes in them: as without any.
+fn settings(context: &Context) -> (Vec<Finding>, bool, Choice) {
     const NAME: &str = "settings";
-    match context.settings(&LimitArgs::default()) {
-        Ok(settings) => {
-            let file = context.root.join("orchestrator.yaml");
-            let from = if file.is_file() { file.display().to_string() } else { "no orchestrator.yaml".to_owned() };
-            Finding::ok(NAME, format!("{} slots ({from})", settings.slots.value))
-        }
-        Err(_) => Finding::fail(NAME, "orchestrator.yaml or a variable is wrong", "orchestrator config show --origin"),
-    }
+    let Ok(settings) = context.settings(&LimitArgs::default()) else {
+        let what = "orchestrator.yaml or a variable is wrong";
+        let finding = Finding::fail(NAME, what, "orchestrator config show --origin");
+        return (vec![finding], true, Choice::Auto { allow_clone: false });
+    };
+    let file = context.root.join("orchestrator.yaml");
+    let from = if file.is_file() { file.display().to_string() } else { "no orchestrator.yaml".to_owned() };
+    let mut findings = vec![Finding::ok(NAME, format!("{} slots ({from})", settings.slots.value))];
+    let required = settings.sandbox.value == Sandbox::Required;
+    findings.push(if required {
+        Finding::ok(
+            "sandbox",
+            format!("required ({}): only steps with `worktree: in_place` run without a box", settings.sandbox.origin),
+        )
+    } else {
+        let what = format!("off, by {}: steps run as you and may do what you may", settings.sandbox.origin);
+        Finding::warn("sandbox", what, "remove `sandbox: off`; what it needs is said below")
+    });
+    (findings, required, trees::choice(settings.strategy.value))
 }
 
 fn user() -> Finding {
     const NAME: &str = "user";
-    match crate::host::user() {
-        0 => Finding::warn(NAME, "root: every step may do everything", "run as a user of its own"),
+    match host::user() {
+        0 => {
+            let what = "root: what runs in a box is the box user, what works in place may do everything";
+            Finding::ok(NAME, what)
+        }
         user => Finding::ok(NAME, format!("{user}")),
     }
 }

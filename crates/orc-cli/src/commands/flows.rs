@@ -102,7 +102,7 @@ pub(crate) fn print(look: &Look, carrier: &Carrier, form: Form) -> CommandResult
 
 /// `orc/flow/1` with whether it is carried on.
 pub(crate) fn document(look: &Look, carrier: &Carrier) -> Value {
-    let mut document = result::document(&look.flow);
+    let mut document = result::document(&look.flow, &look.pipeline, &look.made);
     document["carried_on"] = json!(carrier.carries(look.flow.spec.id));
     document
 }

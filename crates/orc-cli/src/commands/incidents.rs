@@ -1,6 +1,7 @@
 //! `incidents`: what went wrong in a way that a person should look at, newest first.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orc_domain::flow::{FlowOutcome, FlowState};
 use orc_domain::ids::FlowId;
@@ -16,7 +17,7 @@ use crate::evidence::{Carrier, Says};
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::hold::of_store;
-use crate::incident::{Incident, of_flow, of_request};
+use crate::incident::{Incident, Refused, of_flow, of_request};
 use crate::moment;
 use crate::output::{self, Form, say};
 use crate::view::columns::{Columns, clean_line};
@@ -28,6 +29,8 @@ const USUAL: Millis = Millis::from_secs(7 * 24 * 3600);
 const PAGE: u32 = 200;
 /// Flows that are looked through.
 const MOST: usize = 5_000;
+/// Thousands of events that are looked through for what boxes refused.
+const EVENT_PAGES: u32 = 50;
 /// Open requests that are looked through for walls.
 const REQUESTS: u32 = 1_000;
 /// Characters of what happened.
@@ -43,13 +46,16 @@ pub(crate) async fn run(context: &Context, args: &IncidentsArgs) -> CommandResul
     let (mut incidents, looked_at_all) = of_store_flows(&reader, since).await?;
     let asked = reader.requests(RequestFilter::Open, REQUESTS).await.map_err(of_store)?;
     incidents.extend(asked.iter().filter_map(|record| of_request(&record.request)));
+    let (refused, looked_at_events) = of_boxes(&reader, since).await?;
+    incidents.extend(refused);
     incidents.extend(of_holder(&Carrier::see(context).await, now));
     incidents.extend(undelivered(context));
     incidents.retain(|incident| incident.since >= since && (incident.open || !args.open));
     incidents.sort_by_key(|incident| std::cmp::Reverse(incident.since));
     if args.output.output != Form::Table {
         let document = json!({
-            "schema": "orc/incidents/1", "since": since.to_string(), "complete": looked_at_all, "incidents": incidents,
+            "schema": "orc/incidents/1", "since": since.to_string(), "complete": looked_at_all && looked_at_events,
+            "incidents": incidents,
         });
         output::document(args.output.output, &document, Some("incidents"))?;
         return Ok(Exit::Success);
@@ -58,6 +64,12 @@ pub(crate) async fn run(context: &Context, args: &IncidentsArgs) -> CommandResul
         say(&format!("no incident since {since}"));
     } else {
         output::text(&text(&incidents, now))?;
+    }
+    if !looked_at_events {
+        let most = EVENT_PAGES * 1000;
+        say(&format!(
+            "only the newest {most} events were looked at for what boxes refused; `--since` with a later time sees all"
+        ));
     }
     if !looked_at_all {
         say(&format!("only the newest {MOST} flows were looked at; `--since` with a later time sees all of them"));
@@ -92,6 +104,28 @@ async fn of_store_flows(reader: &SqliteReader, since: Timestamp) -> CommandResul
         }
     }
     Ok((incidents, true))
+}
+
+/// What boxes refused; false when there are more events than are looked at.
+async fn of_boxes(reader: &SqliteReader, since: Timestamp) -> CommandResult<(Vec<Incident>, bool)> {
+    let (found, complete) = Refused::find(reader, since, EVENT_PAGES).await?;
+    let (mut incidents, mut heads) = (Vec::new(), BTreeMap::new());
+    let retried: BTreeSet<FlowId> = match found.first() {
+        Some(_) => {
+            let newest = reader.flows(FlowFilter::All, None, PAGE).await.map_err(of_store)?;
+            newest.iter().filter_map(|line| line.spec.retry_of).collect()
+        }
+        None => BTreeSet::new(),
+    };
+    for refused in found {
+        if let Entry::Vacant(entry) = heads.entry(refused.flow) {
+            entry.insert(reader.flow_head(refused.flow).await.map_err(of_store)?);
+        }
+        let known = heads.get(&refused.flow).and_then(Option::as_ref);
+        let open = known.is_some_and(|(_, head)| Refused::is_open(head, retried.contains(&refused.flow)));
+        incidents.push(refused.incident(known.map(|(spec, _)| spec.name.clone()), open));
+    }
+    Ok((incidents, complete))
 }
 
 fn may_have_any(line: &FlowLine, since: Timestamp) -> bool {

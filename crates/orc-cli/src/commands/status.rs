@@ -22,6 +22,7 @@ use crate::evidence::{Carrier, Says};
 use crate::exit::Exit;
 use crate::failure::{CommandResult, not_found};
 use crate::hold::of_store;
+use crate::incident::Refused;
 use crate::look::{Look, slot_holders};
 use crate::output::{self, Form};
 use crate::view::agent::{usage_document, usage_words};
@@ -30,6 +31,8 @@ use crate::view::agent::{usage_document, usage_words};
 const FLOWS: u32 = 20;
 /// Requests that are shown, those that wait longest.
 const REQUESTS: u32 = 20;
+/// Thousands of events that are looked through for what boxes refused.
+const EVENT_PAGES: u32 = 3;
 /// Finished flows that are shown.
 const RECENT: u32 = 10;
 
@@ -93,6 +96,7 @@ async fn report(context: &Context, reader: &SqliteReader) -> CommandResult<Repor
             live::add(&mut report, look, &carrier);
         }
     }
+    report.needs_you.extend(refused(reader, &looks).await?);
     let retried: Vec<FlowId> = live.iter().chain(&recent).filter_map(|line| line.spec.retry_of).collect();
     for line in &recent {
         add_finished(&mut report, reader, line, retried.contains(&line.spec.id)).await?;
@@ -119,6 +123,17 @@ async fn add_finished(report: &mut Report, reader: &SqliteReader, line: &FlowLin
         usage_words: usage_words(&usage),
     });
     Ok(())
+}
+
+/// What boxes of live flows refused lately.
+async fn refused(reader: &SqliteReader, looks: &[Look]) -> CommandResult<Vec<Need>> {
+    let Some(oldest) = looks.iter().map(|look| look.flow.spec.created_at).min() else { return Ok(Vec::new()) };
+    let (found, _) = Refused::find(reader, oldest, EVENT_PAGES).await?;
+    let of_live = found.into_iter().filter_map(|refused| {
+        let look = looks.iter().find(|look| look.flow.spec.id == refused.flow && !look.flow.is_finished())?;
+        Some(live::need(refused.incident(Some(look.flow.spec.name.clone()), true)))
+    });
+    Ok(of_live.collect())
 }
 
 /// Who was not told of something, by target.

@@ -6,7 +6,7 @@ use orc_domain::flow::{Flow, FlowOutcome, FlowState, Held, Step, StepOutcome, St
 use orc_domain::hold::{Hold, HoldReason, HoldScope};
 use orc_domain::ids::FlowId;
 use orc_domain::request::{Request, RequestKind};
-use orc_domain::run::RunState;
+use orc_domain::run::{Cause, ErrorFamily, Failure, RunState};
 use orc_domain::wait::Wait;
 
 use super::{Facts, open_needs, siblings, waits};
@@ -76,6 +76,12 @@ pub(super) fn of_step(facts: &Facts<'_>, step: &Step) -> Vec<String> {
             hints
         }
         StepState::Waiting(wait) => of_wait(facts, step, wait),
+        StepState::Finished { outcome: StepOutcome::Failed(failure) } if is_conflict(failure) => {
+            vec![format!("orchestrator worktrees show {id}"), format!("orchestrator graph {id}")]
+        }
+        StepState::Finished { outcome: StepOutcome::Failed(failure) } if is_of_machine(failure) => {
+            vec!["orchestrator doctor".to_owned()]
+        }
         StepState::Finished { outcome: StepOutcome::Failed(_) } => {
             match facts.past.get(&step.path).and_then(|step| step.run) {
                 Some(run) => vec![format!("orchestrator logs {run}")],
@@ -85,6 +91,17 @@ pub(super) fn of_step(facts: &Facts<'_>, step: &Step) -> Vec<String> {
         }
         StepState::Finished { .. } => Vec::new(),
     }
+}
+
+/// Both sides of it are held by references that can be looked at.
+const fn is_conflict(failure: &Failure) -> bool {
+    matches!(failure.cause, Cause::Conflict(_))
+}
+
+/// No place could be made for it: a log has nothing about that.
+pub(super) const fn is_of_machine(failure: &Failure) -> bool {
+    matches!(failure.family, ErrorFamily::SandboxInfrastructure)
+        && matches!(failure.cause, Cause::Worktree | Cause::Start)
 }
 
 fn of_wait(facts: &Facts<'_>, step: &Step, wait: &Wait) -> Vec<String> {

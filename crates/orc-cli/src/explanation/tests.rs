@@ -1,9 +1,11 @@
 //! Every state that a step can be in, with what is said about it.
 
+use orc_domain::action::AgentAction;
 use orc_domain::budget::Usage;
 use orc_domain::event::{Event, EventBody, Fact};
+use orc_domain::expr::Template;
 use orc_domain::flow::{Element, FlowHead, FlowSpec, SkipReason, TakenOver};
-use orc_domain::graph::{Condition, Elements, Fan, Retry, RunAction, SpecIndex, WorktreeMode};
+use orc_domain::graph::{Condition, Elements, Fan, Retry, RunAction, SpecIndex, Worktree};
 use orc_domain::ids::{ContentHash, InstanceId, WorkspaceId};
 use orc_domain::principal::Principal;
 use orc_domain::run::{ErrorFamily, Failure, Process, Run, StopReason};
@@ -39,8 +41,14 @@ pub(super) fn spec(key: &str, needs: &[u32]) -> StepSpec {
         timeout: Millis::from_secs(60),
         continue_on_fail: false,
         idempotent: true,
-        worktree: WorktreeMode::InPlace,
+        worktree: Worktree { from: StartFrom::InPlace, repositories: None },
+        rules: orc_domain::confine::BoxRules::default(),
+        on_conflict: None,
     }
+}
+
+fn mender() -> AgentAction {
+    AgentAction { agent: "mender".to_owned(), prompt: Template { parts: Vec::new() }, schema: None }
 }
 
 /// `build`, `test` that needs it and is a fan-out, `report` in `finally`.
@@ -55,10 +63,16 @@ pub(super) fn pipeline() -> Pipeline {
         env: BTreeMap::new(),
         steps: vec![
             spec("build", &[]),
-            StepSpec { fan: Some(fan), ..spec("test", &[0]) },
+            StepSpec {
+                fan: Some(fan),
+                worktree: Worktree::default(),
+                on_conflict: Some(mender()),
+                ..spec("test", &[0])
+            },
             StepSpec { phase: PhaseKind::Finally, ..spec("report", &[]) },
         ],
         outputs: BTreeMap::new(),
+        repositories: Vec::new(),
         concurrency: None,
         budget: None,
         agents: BTreeMap::new(),
@@ -83,6 +97,8 @@ pub(super) fn step(no: u32, path: &str, spec: u32, state: StepState) -> Step {
         inbox: Vec::new(),
         heard: std::collections::BTreeSet::new(),
         artifacts: BTreeMap::new(),
+        merging: Merging::Plain,
+        tips: Vec::new(),
         output: None,
     }
 }
@@ -101,6 +117,8 @@ pub(super) fn flow(steps: Vec<Step>) -> Flow {
             name: "ship".to_owned(),
             inputs: BTreeMap::new(),
             directory: "repo".to_owned(),
+            repositories: Vec::new(),
+            from: Vec::new(),
             requested_by: Principal::Os(1),
             created_at: at(60),
             retry_of: None,
@@ -126,6 +144,7 @@ pub(super) fn flow(steps: Vec<Step>) -> Flow {
             time_over: None,
             output: None,
             detail: String::new(),
+            tips: Vec::new(),
         },
         steps,
         runs: BTreeMap::new(),
@@ -173,6 +192,7 @@ pub(super) fn flow_with_run(state: RunState) -> Flow {
         wake: WakeReason::PipelineStep,
         created_at: at(9),
         artifacts: BTreeMap::new(),
+        tree: None,
         agent: None,
         state,
     };
@@ -373,7 +393,8 @@ fn a_result_of_an_earlier_flow_is_said_to_be_one() {
     let before = FlowId::from_uuid(Uuid::from_u128(9));
     let mut flow = flow_with(finished(StepOutcome::Succeeded));
     flow.spec.retry_of = Some(before);
-    let result = TakenOver { outcome: StepOutcome::Succeeded, output: None, artifacts: BTreeMap::new() };
+    let result =
+        TakenOver { outcome: StepOutcome::Succeeded, output: None, artifacts: BTreeMap::new(), tips: Vec::new() };
     flow.spec.taken_over.insert(StepPath::root("build"), result);
     check(&flow, 0, "finished", &format!("succeeded: taken over from {before}"), "nobody");
 }
@@ -429,4 +450,77 @@ fn a_flow_is_explained_by_its_steps_and_its_end() {
     assert_eq!(explain(&cancelled, Some("os:7")).reason, "the flow was cancelled by os:7");
     let done = over(flow_with(finished(StepOutcome::Succeeded)), FlowOutcome::Succeeded);
     assert_eq!(explain(&done, None).hints, [""; 0]);
+}
+
+pub(super) fn conflict() -> Cause {
+    Cause::Conflict(orc_domain::tree::Conflict {
+        repository: ".".to_owned(),
+        files: vec!["a.txt".to_owned()],
+        count: 1,
+        ours: "test[0]".to_owned(),
+        theirs: "test[1]".to_owned(),
+    })
+}
+
+#[test]
+fn a_failure_that_another_attempt_would_meet_again_says_who_removes_its_cause() {
+    let of_machine = |cause| {
+        let family = ErrorFamily::SandboxInfrastructure;
+        StepOutcome::Failed(Failure { family, cause, detail: "bubblewrap is not installed".to_owned() })
+    };
+    let machine = "whoever looks after this machine: `orchestrator doctor`";
+    let cases = [
+        (
+            failed(conflict()),
+            "`test[0]` and `test[1]` both changed a.txt",
+            "`on_conflict`",
+            "orchestrator worktrees show",
+        ),
+        (of_machine(Cause::Worktree), "private copy cannot be made", machine, "orchestrator doctor"),
+        (of_machine(Cause::Start), "bubblewrap is not installed", machine, "orchestrator doctor"),
+        (failed(Cause::Worktree), "private copy cannot be made", "you: the repository", "orchestrator logs"),
+    ];
+    for (outcome, reason, who, hint) in cases {
+        let flow = over(flow_with(finished(outcome)), FlowOutcome::Failed);
+        let said = explain(&flow, 0, &Carrier::Nobody, None);
+        assert!(said.reason.contains(reason), "{}", said.reason);
+        assert!(said.unblocked_by.contains(who), "{}", said.unblocked_by);
+        assert!(said.unblocked_by.contains("orchestrator retry flow_"), "{}", said.unblocked_by);
+        assert!(said.hints[0].starts_with(hint), "{:?}", said.hints);
+    }
+}
+
+#[test]
+fn what_a_box_refused_is_said_with_the_step() {
+    let mut past = past(None);
+    let violation = |what: &str| orc_domain::confine::Violation {
+        kind: orc_domain::confine::ViolationKind::Network,
+        what: what.to_owned(),
+        count: 2,
+    };
+    for what in ["evil.example:443", "169.254.169.254:80"] {
+        let fact = Fact::SandboxViolation { path: StepPath::root("build"), run: run_id(), violation: violation(what) };
+        past.apply(&Event {
+            position: 2,
+            flow: FlowId::from_uuid(Uuid::from_u128(1)),
+            workspace: WorkspaceId::default_workspace(),
+            body: EventBody { at: at(2), actor: Principal::System, fact },
+        });
+    }
+    let pipeline = pipeline();
+    for flow in [flow_with_run(running(None)), flow_with(finished(failed(Cause::Exit(1))))] {
+        let facts = Facts {
+            flow: &flow,
+            pipeline: &pipeline,
+            now: at(0),
+            carrier: &holder(&[flow.spec.id], None),
+            runs: BTreeMap::new(),
+            slots: &[],
+            others: &BTreeMap::new(),
+            past: &past,
+        };
+        let said = explain_step(&facts, &flow.steps[0]);
+        let wanted = "its box refused 4 times, last the network: 169.254.169.254:80 (2 times)";
+        assert!(said.reason.contains(wanted), "{}", said.reason);
+    }
 }

@@ -116,14 +116,18 @@ fn of_step(step: &Step, flow: &Flow, now: Timestamp) -> &'static str {
         StepState::Ready { not_before, wake, .. } if *not_before > now => match wake {
             WakeReason::PipelineStep => "ready: back-off",
             WakeReason::Recovery { .. } => "ready: back-off after a loss",
+            WakeReason::Conflict => "ready: conflict, back-off",
             WakeReason::UserMessage { .. } => "ready: message",
         },
         StepState::Ready { held_by, .. } => match held_by {
             Some(Held::Slot) => "ready: slot",
             Some(Held::Limit) => "ready: limit",
             Some(Held::Group { .. }) => "ready: group",
+            None if step.merging == Merging::Contradicting => "ready: conflict",
             None => "ready",
         },
+        StepState::Active { run } if merges(step, flow, *run) => "active: merge",
+        StepState::Active { .. } if step.merging == Merging::Contradicting => "active: resolves",
         StepState::Active { run } => match flow.runs.get(run).map(|run| (&run.state, &run.agent)) {
             None => "active: unknown",
             Some((RunState::Pending { stop: None, .. }, _)) => "active: pending",
@@ -155,6 +159,12 @@ fn of_step(step: &Step, flow: &Flow, now: Timestamp) -> &'static str {
     }
 }
 
+/// A run of a fan-out is the merge of what its elements made.
+fn merges(step: &Step, flow: &Flow, run: RunId) -> bool {
+    let has_fan = pipeline().steps[step.spec.0 as usize].fan.is_some() && step.origin.element().is_none();
+    has_fan && flow.runs.get(&run).is_some_and(|run| run.agent.is_none())
+}
+
 fn spec_is_finally(step: &Step) -> bool {
     pipeline().steps[step.spec.0 as usize].phase == PhaseKind::Finally
 }
@@ -178,11 +188,13 @@ fn of_flow(flow: &Flow) -> &'static str {
     }
 }
 
-const EVERY: [&str; 39] = [
+const EVERY: [&str; 43] = [
     "active: agent",
     "active: command",
+    "active: merge",
     "active: over",
     "active: pending",
+    "active: resolves",
     "active: silent agent",
     "active: stopping",
     "active: unknown",
@@ -201,6 +213,8 @@ const EVERY: [&str; 39] = [
     "ready",
     "ready: back-off",
     "ready: back-off after a loss",
+    "ready: conflict",
+    "ready: conflict, back-off",
     "ready: group",
     "ready: limit",
     "ready: message",
@@ -238,6 +252,28 @@ fn held_flow(reason: HoldReason, until: Option<Timestamp>) -> Flow {
     if matches!(reason, HoldReason::Wall(_)) {
         flow.requests.insert(request_id(), request(RequestKind::Wall(Wall::Tokens), false));
     }
+    flow
+}
+
+/// `test`, a fan-out, whose own run is in this state.
+fn merging(state: RunState) -> Flow {
+    let mut flow = flow_with_run(state);
+    (flow.steps[0].state, flow.steps[1].state) =
+        (StepState::Finished { outcome: StepOutcome::Succeeded }, StepState::Active { run: run_id() });
+    let run = flow.runs.get_mut(&run_id()).unwrap();
+    (run.no, run.path) = (StepNo(1), StepPath::root("test"));
+    flow
+}
+
+fn contradicting(mut flow: Flow, state: Option<StepState>) -> Flow {
+    flow.steps[1].merging = Merging::Contradicting;
+    flow.steps[1].state = state.unwrap_or(flow.steps[1].state.clone());
+    flow
+}
+
+fn resolving() -> Flow {
+    let mut flow = contradicting(merging(running(None)), None);
+    flow.runs.get_mut(&run_id()).unwrap().agent = Some(agent(Some(at(4))));
     flow
 }
 
@@ -419,6 +455,28 @@ fn steps() -> Vec<Case> {
             "the process",
             &[&logs, &force(&own)],
         ),
+        case(
+            merging(RunState::Pending { since: at(2), deadline: at(-9), stop: None }),
+            1,
+            &["what its elements made is being merged, for 2s"],
+            "the end of the merge",
+            &[&logs],
+        ),
+        case(
+            contradicting(flow_with(StepState::Blocked), Some(ready(at(1), None))),
+            1,
+            &["what its elements made contradicts itself", "agent `mender` is to bring it together"],
+            "starts that agent",
+            &[&watch],
+        ),
+        case(
+            contradicting(flow_with(StepState::Blocked), Some(wake(WakeReason::Conflict))),
+            1,
+            &["waits 7s", "agent `mender`"],
+            "time",
+            &["orchestrator logs"],
+        ),
+        case(resolving(), 1, &["of agent `coder`, which brings a conflict together"], "the process", &[&logs]),
         case(flow_with_run(over), 0, &["its run is over"], "next look", &[&logs]),
         case(run_of_agent(Some(at(4))), 0, &["of agent `coder`", "4s ago: alive"], "the process", &[&logs]),
         case(run_of_agent(Some(at(8))), 0, &["stalled", "ended as silent 10s after"], "the process", &[&logs]),

@@ -6,6 +6,7 @@ use orc_domain::flow::{Flow, FlowState, Phase, Step, StepNo, StepOutcome, StepSt
 use orc_domain::time::Timestamp;
 
 use super::columns::{Columns, clean_line};
+use super::place;
 use super::progress::outcome_words;
 use super::result::step_state_word;
 use crate::evidence::Carrier;
@@ -37,7 +38,9 @@ pub(crate) fn text(look: &Look, carrier: &Carrier) -> String {
     if let Some(before) = flow.spec.retry_of {
         about.row(["retry of", &before.to_string()]);
     }
-    about.row(["works in", &format!("{} (in place, sandbox: off)", flow.spec.directory)]);
+    for (name, text) in place::of_flow(flow, &look.pipeline).rows(&flow.spec.directory) {
+        about.row([name, &text]);
+    }
     for (name, value) in &flow.spec.inputs {
         about.row(["input", &format!("{name} = {}", clean_line(&value.to_text().text, REASON))]);
     }
@@ -61,6 +64,10 @@ pub(crate) fn text(look: &Look, carrier: &Carrier) -> String {
         steps.row([&path, step_word(step), &since, &took, &attempts, &clean_line(&reason, REASON)]);
     }
     text.push_str(&steps.text("  "));
+    let made = look.made.text();
+    if !made.is_empty() {
+        text.push_str(&format!("\n{made}"));
+    }
     text
 }
 

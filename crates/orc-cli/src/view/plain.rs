@@ -4,12 +4,12 @@ use orc_domain::event::{Event, Fact};
 use orc_domain::flow::StepOutcome;
 use orc_domain::hold::HoldReason;
 use orc_domain::principal::Principal;
-use orc_domain::run::RunOutcome;
+use orc_domain::run::{Cause, Failure, RunOutcome, WakeReason};
 use orc_domain::time::Timestamp;
 
 use super::View;
 use super::columns::clean;
-use super::progress::{Progress, outcome_words};
+use super::progress::{Progress, outcome_words, refused};
 use crate::output::say;
 
 /// Plain lines on standard error.
@@ -54,6 +54,10 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
             Some(format!("{} by {}{reason}", answer.word(), event.body.actor))
         }
         Fact::WallReached { wall, .. } => Some(format!("its budget of `{}` is used up", wall.word())),
+        Fact::SandboxViolation { violation, .. } => Some(format!("its box refused {}", refused(violation))),
+        Fact::AgentRunStarted { agent, wake: WakeReason::Conflict, .. } => {
+            Some(format!("agent {agent} brings together what contradicts itself"))
+        }
         Fact::AgentRunStarted { attempt: 1, agent, .. } => Some(format!("agent {agent} runs")),
         Fact::AgentRunStarted { attempt, agent, wake, .. } => {
             Some(format!("agent {agent} runs, attempt {attempt} ({})", wake.word()))
@@ -62,15 +66,21 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
             RunOutcome::Delivered => None,
             RunOutcome::NoDeliverable { missing } => Some(format!("attempt {attempt} owes: {}", clean(missing))),
             RunOutcome::Blocked { why } => Some(format!("attempt {attempt} is blocked: {}", clean(why))),
-            RunOutcome::Failed(failure) => Some(format!("attempt {attempt} failed: {}", clean(&failure.to_string()))),
+            RunOutcome::Failed(failure) => Some(run_failed(*attempt, failure)),
             RunOutcome::Cancelled { .. } => Some(format!("attempt {attempt} was ended")),
         },
         Fact::MessageReceived { from, text, .. } => Some(format!("{from}: {}", clean(text))),
         Fact::StepExpanded { total, .. } => Some(format!("{total} elements")),
-        Fact::CommandRunStarted { attempt: 1, .. } => Some("runs".to_owned()),
-        Fact::CommandRunStarted { attempt, .. } => Some(format!("runs, attempt {attempt}")),
+        Fact::CommandRunStarted { path, attempt, .. } => {
+            let joins = progress.get(path).is_some_and(|step| step.elements.is_some());
+            Some(match (joins, attempt) {
+                (true, _) => "merges what its elements made".to_owned(),
+                (false, 1) => "runs".to_owned(),
+                (false, attempt) => format!("runs, attempt {attempt}"),
+            })
+        }
         Fact::CommandRunCompleted { attempt, outcome: RunOutcome::Failed(failure), .. } => {
-            Some(format!("attempt {attempt} failed: {}", clean(&failure.to_string())))
+            Some(run_failed(*attempt, failure))
         }
         Fact::CommandRunCompleted { .. } => None,
         Fact::RetryPlanned { not_before, .. } => Some(format!("tries again in {}", not_before.since(event.body.at))),
@@ -86,6 +96,14 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
                 other => format!("{}{took}", outcome_words(other)),
             })
         }
+    }
+}
+
+/// Both sides of a conflict are named by the failure; that an attempt failed says nothing more.
+fn run_failed(attempt: u32, failure: &Failure) -> String {
+    match failure.cause {
+        Cause::Conflict(_) => clean(&failure.to_string()),
+        _ => format!("attempt {attempt} failed: {}", clean(&failure.to_string())),
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use orc_domain::confine::{Violation, ViolationKind};
 use orc_domain::event::{Event, Fact};
 use orc_domain::flow::{FlowOutcome, StepOutcome};
 use orc_domain::ids::{RequestId, RunId};
 use orc_domain::path::StepPath;
-use orc_domain::run::StopReason;
+use orc_domain::run::{StopReason, WakeReason};
 use orc_domain::time::{Millis, Timestamp};
 
 use super::columns::clean;
@@ -57,6 +58,12 @@ pub(crate) struct StepProgress {
     pub(crate) ended_at: Option<Timestamp>,
     /// Elements, for a fan-out.
     pub(crate) elements: Option<u32>,
+    /// Its run is the agent of `on_conflict`.
+    pub(crate) resolves: bool,
+    /// How often its box refused something, as far as that can be seen.
+    pub(crate) refusals: u32,
+    /// The last of it, in words.
+    pub(crate) refused: Option<String>,
 }
 
 /// Where a step stands, as far as events say.
@@ -110,6 +117,7 @@ impl Progress {
             Fact::CommandRunStarted { path, run, attempt } | Fact::AgentRunStarted { path, run, attempt, .. } => {
                 let step = self.step(path);
                 (step.state, step.attempt, step.run) = (Shown::Running { since: at }, *attempt, Some(*run));
+                step.resolves = matches!(&event.body.fact, Fact::AgentRunStarted { wake: WakeReason::Conflict, .. });
                 step.began_at.get_or_insert(at);
             }
             Fact::CommandRunCompleted { path, run, attempt, .. }
@@ -142,6 +150,11 @@ impl Progress {
             | Fact::RequestResolved { .. }
             | Fact::WallReached { .. }
             | Fact::MessageReceived { .. } => {}
+            Fact::SandboxViolation { path, violation, .. } => {
+                let step = self.step(path);
+                step.refusals = step.refusals.saturating_add(violation.count);
+                step.refused = Some(refused(violation));
+            }
             Fact::RetryPlanned { path, not_before, .. } => {
                 self.step(path).state = Shown::Retrying { not_before: *not_before };
             }
@@ -224,6 +237,9 @@ impl Progress {
                 began_at: None,
                 ended_at: None,
                 elements: None,
+                resolves: false,
+                refusals: 0,
+                refused: None,
             });
         }
         &mut self.steps[at]
@@ -253,14 +269,22 @@ impl StepProgress {
             (Shown::Waiting, Some(total)) => format!("waits for its {total} elements"),
             (Shown::Waiting, None) => "waits".to_owned(),
             (Shown::Waits { on }, _) => format!("waits for {on}"),
-            (Shown::Running { .. }, _) => "runs".to_owned(),
+            (Shown::Running { .. }, _) if self.resolves => "brings together what contradicts itself".to_owned(),
+            (Shown::Running { .. }, Some(total)) => format!("merges what its {total} elements made"),
+            (Shown::Running { .. }, None) => "runs".to_owned(),
             (Shown::Retrying { not_before }, _) if *not_before <= now => "waits for its next attempt".to_owned(),
             (Shown::Retrying { not_before }, _) => format!("tries again in {}", not_before.since(now)),
             (Shown::Stopping { reason }, _) => format!("is being ended ({})", stop_words(*reason)),
             (Shown::Finished(StepOutcome::Succeeded), Some(total)) => format!("succeeded, {total} elements"),
             (Shown::Finished(outcome), _) => outcome_words(outcome),
         };
-        if self.attempt > 1 { format!("{words} (attempt {})", self.attempt) } else { words }
+        let attempt = if self.attempt > 1 { format!(" (attempt {})", self.attempt) } else { String::new() };
+        let refused = match (&self.refused, self.refusals) {
+            (None, _) => String::new(),
+            (Some(last), 1) => format!("; its box refused {last}"),
+            (Some(last), times) => format!("; its box refused {times} times, last {last}"),
+        };
+        format!("{words}{attempt}{refused}")
     }
 
     /// Columns that its name takes, with what an element is indented by.
@@ -286,6 +310,19 @@ pub(crate) fn outcome_words(outcome: &StepOutcome) -> String {
         StepOutcome::Skipped(why) => format!("skipped: {why}"),
         StepOutcome::Cancelled => "cancelled".to_owned(),
     }
+}
+
+/// What a box refused, in words.
+pub(crate) fn refused(violation: &Violation) -> String {
+    let what = clean(&violation.what);
+    let what = match violation.kind {
+        ViolationKind::Network => format!("the network: {what}"),
+        ViolationKind::Syscall => format!("a system call: {what}"),
+        ViolationKind::Processes => format!("more processes: {what}"),
+        ViolationKind::Memory => format!("more memory: {what}"),
+        ViolationKind::Disk => format!("more disk space: {what}"),
+    };
+    if violation.count > 1 { format!("{what} ({} times)", violation.count) } else { what }
 }
 
 /// Why a run was asked to end, in words.

@@ -9,18 +9,24 @@ use orc_domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::columns::clean_line;
+use super::made::Made;
+use super::place;
 use super::progress::{Progress, Shown, StepProgress};
 
 /// `orc/flow/1`: the flow, its steps and outputs, as one document.
-pub(crate) fn document(flow: &Flow) -> Value {
+pub(crate) fn document(flow: &Flow, pipeline: &Pipeline, made: &Made) -> Value {
     let steps: Vec<Value> = flow.steps.iter().map(step_document).collect();
+    let places = place::of_flow(flow, pipeline);
     let mut document = json!({
         "schema": "orc/flow/1",
         "id": flow.spec.id,
         "pipeline": flow.spec.name,
         "pipeline_hash": flow.spec.pipeline,
         "directory": flow.spec.directory,
-        "sandbox": "off",
+        "sandbox": places.word(),
+        "in_place": places.in_place,
+        "repositories": flow.spec.repositories,
+        "made": made.document(),
         "requested_by": flow.spec.requested_by.to_string(),
         "created_at": flow.spec.created_at.to_string(),
         "retry_of": flow.spec.retry_of,
@@ -70,6 +76,9 @@ fn step_document(step: &orc_domain::flow::Step) -> Value {
     if let Some(output) = &step.output {
         document["output"] = output.to_json();
     }
+    if !step.tips.is_empty() {
+        document["tips"] = json!(step.tips);
+    }
     if !step.artifacts.is_empty() {
         document["artifacts"] = json!(step.artifacts);
     }
@@ -97,7 +106,8 @@ pub(crate) const fn step_state_word(state: &StepState) -> &'static str {
 }
 
 /// The result for people: what happened to each step, what it put out, and where to look next.
-pub(crate) fn text(id: FlowId, progress: &Progress, flow: Option<&Flow>, pipeline: Option<&Pipeline>) -> String {
+pub(crate) fn text(id: FlowId, progress: &Progress, known: Option<(&Flow, &Pipeline)>, made: &Made) -> String {
+    let flow = known.map(|(flow, _)| flow);
     let (at, outcome) = progress.ended.unwrap_or((Timestamp::from_millis(0), FlowOutcome::Cancelled));
     let took = progress.began_at.map_or_else(String::new, |began| format!(" in {}", at.since(began)));
     let name = flow.map_or("", |flow| flow.spec.name.as_str());
@@ -113,11 +123,15 @@ pub(crate) fn text(id: FlowId, progress: &Progress, flow: Option<&Flow>, pipelin
         }
     }
     text.push('\n');
+    let made = made.text();
+    if !made.is_empty() {
+        text.push_str(&format!("{made}\n"));
+    }
     if outcome == FlowOutcome::Succeeded {
         text.push_str(&format!("what the steps printed: orchestrator logs {id}\n"));
         return text;
     }
-    if let Some((step, run)) = failed_first(progress, flow, pipeline) {
+    if let Some((step, run)) = failed_first(progress, known) {
         text.push_str(&format!("`{}` failed first; what it printed: orchestrator logs {run}\n", step.path));
     }
     text.push_str(&format!("to run what did not succeed again: orchestrator retry {id}\n"));
@@ -138,14 +152,12 @@ fn left_of(step: &Step, depth: usize, text: &mut String) {
 }
 
 /// The first step with a run that failed and was not allowed to.
-fn failed_first<'a>(
-    progress: &'a Progress,
-    flow: Option<&Flow>,
-    pipeline: Option<&Pipeline>,
-) -> Option<(&'a StepProgress, RunId)> {
+fn failed_first<'a>(progress: &'a Progress, known: Option<(&Flow, &Pipeline)>) -> Option<(&'a StepProgress, RunId)> {
     let may_fail = |step: &StepProgress| {
-        let spec = flow.and_then(|flow| flow.step_at(&step.path)).map(|step| step.spec.0 as usize);
-        let spec = spec.zip(pipeline).and_then(|(spec, pipeline)| pipeline.steps.get(spec));
+        let spec = known.and_then(|(flow, pipeline)| {
+            let spec = flow.step_at(&step.path)?.spec;
+            pipeline.steps.get(spec.0 as usize)
+        });
         spec.is_some_and(|spec| spec.continue_on_fail)
     };
     let failed = |step: &&StepProgress| {

@@ -71,10 +71,10 @@ fn previous(record: &RunRecord) -> Option<RunId> {
     let run = &record.run;
     match &run.wake {
         WakeReason::Recovery { lost } => Some(*lost),
-        WakeReason::PipelineStep | WakeReason::UserMessage { .. } if run.attempt > 1 => {
+        WakeReason::PipelineStep | WakeReason::Conflict | WakeReason::UserMessage { .. } if run.attempt > 1 => {
             Some(RunId::derived(run.flow.uuid(), &format!("{}#{}", run.path, run.attempt - 1)))
         }
-        WakeReason::PipelineStep | WakeReason::UserMessage { .. } => None,
+        WakeReason::PipelineStep | WakeReason::Conflict | WakeReason::UserMessage { .. } => None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use orc_domain::ids::{InstanceId, RunId};
 use orc_domain::time::Millis;
-use orc_ports::executor::{Executor as _, Exit, Launch, Limits, Report};
+use orc_ports::executor::{Executor as _, Exit, Launch, Limits, Report, Secrets};
 use orc_process::ProcessExecutor;
 use orc_runtime::clock::SystemClock;
 use tokio::sync::mpsc;
@@ -75,13 +75,15 @@ impl Trial {
     }
 
     /// The last line that a script prints, if it ends well.
-    async fn last_line(&self, script: &str) -> Result<String, String> {
+    pub(super) async fn last_line(&self, script: &str) -> Result<String, String> {
         let run = RunId::from_uuid(uuid::Uuid::now_v7());
         let file = |extension: &str| self.directory.join(format!("{}.{extension}", run.file_name()));
         let launch = Launch {
             run,
             argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
             directory: std::env::temp_dir(),
+            confinement: None,
+            secrets: Secrets::default(),
             env: host::passed_variables(&[]),
             log: file("jsonl"),
             output: file("out"),

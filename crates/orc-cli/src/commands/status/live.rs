@@ -11,6 +11,7 @@ use crate::explanation::{Facts, explain_flow, explain_step, words};
 use crate::incident::{Incident, of_flow};
 use crate::look::Look;
 use crate::view::agent::{liveness_of, usage_document, usage_words};
+use crate::view::place;
 use crate::view::progress::stop_words;
 
 /// Lines of one flow in a section.
@@ -35,6 +36,7 @@ pub(super) fn add(report: &mut Report, look: &Look, carrier: &Carrier) {
     report.needs_you.extend(paused(&facts));
     report.needs_you.extend(behind_paused(&facts));
     report.add_usage(flow.head.usage);
+    report.add_places(flow, place::of_flow(flow, &look.pipeline));
     if matches!(flow.head.state, FlowState::Queued { .. }) {
         report.waiting.push(Waiting::of(flow, None, explain_flow(&facts)));
         return;
@@ -136,7 +138,12 @@ fn behind_paused(facts: &Facts<'_>) -> Option<Need> {
 /// What went wrong in a flow and nobody has seen to.
 pub(super) fn incidents(flow: &Flow, retried: bool) -> Vec<Need> {
     let open = of_flow(flow, retried).into_iter().filter(|incident| incident.open);
-    let need = |incident: Incident| Need {
+    open.map(need).collect()
+}
+
+/// An incident as something that a person must look at.
+pub(super) fn need(incident: Incident) -> Need {
+    Need {
         kind: "incident",
         flow: incident.flow,
         step: incident.step,
@@ -144,6 +151,5 @@ pub(super) fn incidents(flow: &Flow, retried: bool) -> Vec<Need> {
         what: incident.what,
         command: Some(incident.command),
         ..Need::default()
-    };
-    open.map(need).collect()
+    }
 }

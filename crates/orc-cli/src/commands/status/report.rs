@@ -17,6 +17,7 @@ use crate::explanation::{Explanation, answer, as_text, closing, who_may};
 use crate::view::agent::{usage_document, usage_words};
 use crate::view::columns::{Columns, clean_line};
 use crate::view::flow::ago;
+use crate::view::place::{Places, listed};
 
 /// Characters of a reason.
 const REASON: usize = 120;
@@ -40,8 +41,12 @@ pub(crate) struct Report {
     live_usage: Value,
     #[serde(skip)]
     used: Usage,
+    /// `required` or `off`; `unknown` while the settings have mistakes.
     sandbox: &'static str,
-    worktree: &'static str,
+    /// Who said so.
+    sandbox_origin: Option<String>,
+    /// Steps of live flows that work in the user's checkout, without a box.
+    in_place: Vec<InPlace>,
     flows_not_shown: u64,
     pub(crate) steps_not_shown: usize,
     #[serde(skip)]
@@ -143,6 +148,14 @@ pub(crate) struct Running {
     pub(crate) stopping: Option<&'static str>,
 }
 
+/// Steps of a flow that work without a box.
+#[derive(Debug, Serialize)]
+struct InPlace {
+    flow: FlowId,
+    pipeline: String,
+    steps: Vec<String>,
+}
+
 /// A step that waits, or a flow as a whole.
 #[derive(Debug, Serialize)]
 pub(crate) struct Waiting {
@@ -198,6 +211,8 @@ fn as_optional_text<S: serde::Serializer>(at: &Option<Timestamp>, serializer: S)
 
 impl Report {
     pub(crate) fn new(context: &Context, carrier: &Carrier, totals: Totals, shown: usize) -> Self {
+        // Mistakes in them are no reason to show nothing; `doctor` tells of them.
+        let settings = context.known_settings();
         Self {
             schema: "orc/status/1",
             data_directory: context.data.root().display().to_string(),
@@ -210,10 +225,19 @@ impl Report {
             totals,
             live_usage: usage_document(&Usage::default()),
             used: Usage::default(),
-            sandbox: "off",
-            worktree: "in_place",
+            sandbox: settings.as_ref().map_or("unknown", |settings| settings.sandbox.value.word()),
+            sandbox_origin: settings.map(|settings| settings.sandbox.origin.to_string()),
+            in_place: Vec::new(),
             steps_not_shown: 0,
             carrier: carrier.clone(),
+        }
+    }
+
+    /// Adds the steps of a live flow that work without a box.
+    pub(crate) fn add_places(&mut self, flow: &Flow, places: Places) {
+        if !places.in_place.is_empty() {
+            let (flow, pipeline) = (flow.spec.id, flow.spec.name.clone());
+            self.in_place.push(InPlace { flow, pipeline, steps: places.in_place });
         }
     }
 
@@ -241,7 +265,10 @@ impl Report {
             (&["running"], self.running_text(now)),
             (&["waiting", "flows_not_shown", "steps_not_shown"], self.waiting_text(now)),
             (&["recent"], self.recent_text(now)),
-            (&["holder", "totals", "live_usage"], format!("totals\n{}", self.figures(now).text("  "))),
+            (
+                &["holder", "totals", "live_usage", "sandbox", "in_place"],
+                format!("totals\n{}", self.figures(now).text("  ")),
+            ),
         ]
     }
 
@@ -377,7 +404,12 @@ impl Report {
         figures.row(["effects", &format!("{} to be delivered", totals.pending_effects)]);
         figures.row(["events", &format!("{}", totals.last_event)]);
         figures.row(["store", &format!("{} in {}", bytes(totals.bytes), self.data_directory)]);
-        figures.row(["sandbox", "off (worktree: in_place)"]);
+        let origin = self.sandbox_origin.as_deref().unwrap_or("the settings have mistakes");
+        figures.row(["sandbox", &format!("{} ({origin})", self.sandbox)]);
+        for one in &self.in_place {
+            let places = format!("{} of {} {}", listed(&one.steps), clean_line(&one.pipeline, NAME), short(one.flow));
+            figures.row(["", &format!("without a box, in place: {places}")]);
+        }
         figures
     }
 }

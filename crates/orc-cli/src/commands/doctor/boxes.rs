@@ -1,0 +1,228 @@
+//! What boxes are made of on this machine, and what can be seen from inside of one.
+//!
+//! A box is made and a script looks around in it: what it prints is the evidence, not what was asked for.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use orc_ports::executor::{BoxLimits, Confinement, Exit};
+use orc_process::sandbox::{BoxedCommand, Sandbox, Stdin, Stdout};
+use rustix::fs::Access;
+
+use super::Finding;
+use crate::boxes;
+
+/// A box in which nothing happens for this long does not work.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of what is seen from inside.
+const SEEN_BYTES: usize = 64 * 1024;
+/// Looks around: facts of the kernel about this process, and the programs that work on copies.
+const LOOK: &str = "cat /proc/self/status
+printf 'git:\\t'; git --version 2>/dev/null || echo none
+printf 'lfs:\\t'; git lfs version 2>/dev/null | head -n 1 || :
+";
+
+/// What was found out about boxes.
+pub(super) struct Seen {
+    /// Makes them, if they can be had.
+    pub(super) sandbox: Option<Sandbox>,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Looks for what boxes need, makes one, and looks around in it. Blocks for as long as that takes. `required`: without
+/// one, nothing runs.
+pub(super) fn look(required: bool) -> Seen {
+    const NAME: &str = "box";
+    let sandbox = match boxes::sandbox() {
+        Ok(sandbox) => sandbox,
+        Err(missing) => {
+            let finding = |one: orc_process::sandbox::Missing| not_there(NAME, required, one.what, one.install);
+            return Seen { sandbox: None, findings: missing.into_iter().map(finding).collect() };
+        }
+    };
+    let mut findings = Vec::new();
+    match inside(&sandbox) {
+        Ok(seen) => findings.extend(judge(&seen, &sandbox)),
+        Err(why) => {
+            let hint =
+                "the kernel or a sandbox around this program forbids it: look at its log, or ask who runs this machine";
+            findings.push(not_there(NAME, required, format!("cannot be made: {why}"), hint.to_owned()));
+            return Seen { sandbox: None, findings };
+        }
+    }
+    findings.extend([landlock(Path::new("/sys/kernel/security/lsm")), limits(Path::new("/sys/fs/cgroup"))]);
+    Seen { sandbox: Some(sandbox), findings }
+}
+
+fn not_there(name: &'static str, required: bool, what: String, hint: String) -> Finding {
+    if required { Finding::fail(name, what, hint) } else { Finding::warn(name, what, hint) }
+}
+
+/// What a script sees in a box: each line is a name, a colon, a tab and a value.
+fn inside(sandbox: &Sandbox) -> Result<BTreeMap<String, String>, String> {
+    let confinement = Confinement {
+        mounts: Vec::new(),
+        home: PathBuf::new(),
+        masked: Vec::new(),
+        network: std::collections::BTreeSet::new(),
+        limits: BoxLimits { processes: 64, memory_bytes: 0, disk_bytes: 0, open_files: 256 },
+    };
+    let argv = ["/bin/sh", "-c", LOOK].map(str::to_owned);
+    let env = BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
+    let finished = sandbox.run(BoxedCommand {
+        confinement: &confinement,
+        argv: &argv,
+        env: &env,
+        directory: Path::new("/tmp"),
+        stdin: Stdin::None,
+        stdout: Stdout::Kept { bytes: SEEN_BYTES },
+        wall: PATIENCE,
+    });
+    let finished = finished.map_err(|error| chain(&error))?;
+    if finished.exit != Exit::Code(0) {
+        return Err(format!("its shell ended with {:?}: {}", finished.exit, finished.stderr_tail.trim()));
+    }
+    let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let facts = text.lines().filter_map(|line| line.split_once(':'));
+    Ok(facts.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
+}
+
+/// An error with its causes, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {}", chain(cause)))
+}
+
+/// What is to be said of what was seen.
+fn judge(seen: &BTreeMap<String, String>, sandbox: &Sandbox) -> Vec<Finding> {
+    let fact = |name: &str| seen.get(name).map_or("", String::as_str);
+    let user = sandbox.user();
+    let mut findings = vec![confined(&fact, user.uid), seccomp(&fact)];
+    findings.push(match fact("git") {
+        "" | "none" => {
+            Finding::fail("git in boxes", "is not there", "install git for the whole machine: `apt install git`")
+        }
+        version => Finding::ok("git in boxes", version.to_owned()),
+    });
+    findings.push(match fact("lfs") {
+        "" => Finding::warn(
+            "git-lfs",
+            "is not there",
+            "`apt install git-lfs`, if a repository keeps large files that way",
+        ),
+        version => Finding::ok("git-lfs", version.to_owned()),
+    });
+    findings
+}
+
+/// Who somebody inside is, for the kernel. Inside a user namespace the numbers are those that it shows there.
+fn confined<'a>(fact: &impl Fn(&str) -> &'a str, user: u32) -> Finding {
+    const NAME: &str = "box";
+    let capabilities = ["CapEff", "CapPrm", "CapBnd"].map(fact);
+    let has_none = capabilities.iter().all(|set| !set.is_empty() && set.bytes().all(|digit| digit == b'0'));
+    let first = fact("Uid").split_whitespace().next().unwrap_or_default();
+    let is_user = first.parse() == Ok(user) && user != 0;
+    let may_gain = fact("NoNewPrivs") != "1";
+    if has_none && is_user && !may_gain {
+        return Finding::ok(NAME, format!("made, as user {user}, without any capability"));
+    }
+    let what = format!(
+        "is weaker than it must be: user {first}, capabilities {}, NoNewPrivs {}",
+        capabilities[0],
+        fact("NoNewPrivs")
+    );
+    Finding::fail(NAME, what, "do not run agents here; a newer bubblewrap (0.8 or later) may help")
+}
+
+fn seccomp<'a>(fact: &impl Fn(&str) -> &'a str) -> Finding {
+    const NAME: &str = "seccomp";
+    match fact("Seccomp") {
+        "2" => Finding::ok(NAME, format!("{} filter(s) inside", fact("Seccomp_filters"))),
+        _ => {
+            Finding::warn(NAME, "no filter inside", "a kernel with CONFIG_SECCOMP_FILTER is needed for the second wall")
+        }
+    }
+}
+
+/// The second wall around files.
+fn landlock(modules: &Path) -> Finding {
+    const NAME: &str = "landlock";
+    match std::fs::read_to_string(modules) {
+        Ok(names) if names.trim().split(',').any(|name| name == "landlock") => Finding::ok(NAME, "the kernel has it"),
+        Ok(names) => {
+            let what = format!("the kernel does not use it ({})", names.trim());
+            Finding::warn(NAME, what, "add `landlock` to `lsm=` of the kernel's command line (Linux 5.13 or later)")
+        }
+        Err(_) => Finding::ok(NAME, format!("not known: {} cannot be read", modules.display())),
+    }
+}
+
+/// How processes and memory of boxes are bounded.
+fn limits(root: &Path) -> Finding {
+    const NAME: &str = "limits";
+    let writable = |path: &Path| rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    let controllers = std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+    let has = |name: &str| controllers.split_whitespace().any(|controller| controller == name);
+    if has("pids") && has("memory") && writable(root) {
+        return Finding::ok(NAME, "control groups, version 2");
+    }
+    if ["pids", "memory"].iter().all(|name| writable(&root.join(name))) {
+        return Finding::ok(NAME, "control groups, version 1 (pids, memory)");
+    }
+    let hint = "start as root, or where a control group is delegated (`systemd-run --user --scope -p Delegate=yes`)";
+    Finding::warn(NAME, "limits of single processes only: no control group is ours to write", hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::Level;
+
+    fn facts(uid: &'static str, capabilities: &'static str, gains: &'static str) -> impl Fn(&str) -> &'static str {
+        move |name| match name {
+            "Uid" => uid,
+            "CapEff" | "CapPrm" | "CapBnd" => capabilities,
+            "NoNewPrivs" => gains,
+            _ => "",
+        }
+    }
+
+    #[test]
+    fn a_box_is_judged_by_what_is_seen_in_it() {
+        let good = facts("998\t998\t998\t998", "0000000000000000", "1");
+        assert_eq!(confined(&good, 998).level, Level::Ok);
+        let weak = [
+            facts("0\t0\t0\t0", "0000000000000000", "1"),
+            facts("998\t998", "0000000000000400", "1"),
+            facts("998\t998", "0000000000000000", "0"),
+            facts("", "", ""),
+        ];
+        for facts in weak {
+            assert_eq!(confined(&facts, 998).level, Level::Fail);
+        }
+        assert_eq!(confined(&facts("0", "0000000000000000", "1"), 0).level, Level::Fail, "never the number 0");
+    }
+
+    #[test]
+    fn limits_are_those_that_can_be_written() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(limits(root.path()).level, Level::Warn);
+        for name in ["pids", "memory"] {
+            std::fs::create_dir(root.path().join(name)).unwrap();
+        }
+        assert!(limits(root.path()).what.contains("version 1"));
+        std::fs::write(root.path().join("cgroup.controllers"), "cpu memory pids\n").unwrap();
+        assert!(limits(root.path()).what.contains("version 2"));
+    }
+
+    #[test]
+    fn whether_the_kernel_has_landlock_is_read_and_not_guessed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lsm");
+        assert!(landlock(&file).what.contains("not known"));
+        std::fs::write(&file, "capability,landlock,yama").unwrap();
+        assert_eq!(landlock(&file).level, Level::Ok);
+        std::fs::write(&file, "capability,landlocked").unwrap();
+        assert_eq!(landlock(&file).level, Level::Warn);
+    }
+}
