@@ -8,25 +8,39 @@
 
 /// Where people and programs keep keys, and where the sockets of the machine are; with what they are. No box sees them,
 /// whatever is written.
-pub const HIDDEN: [(&str, &str); 13] = [
+pub const HIDDEN: [(&str, &str); 23] = [
     ("~/.ssh", "keys for other machines"),
     ("~/.gnupg", "keys that sign and decrypt"),
-    ("~/.aws", "credentials of a cloud"),
-    ("~/.azure", "credentials of a cloud"),
-    ("~/.config/gcloud", "credentials of a cloud"),
+    ("~/.aws", CLOUD),
+    ("~/.azure", CLOUD),
+    ("~/.config/gcloud", CLOUD),
     ("~/.kube", "credentials of clusters"),
+    ("~/.docker", REGISTRY),
+    ("~/.npmrc", REGISTRY),
+    ("~/.pypirc", REGISTRY),
+    ("~/.cargo/credentials", REGISTRY),
+    ("~/.cargo/credentials.toml", REGISTRY),
     ("~/.config/gh", "credentials of GitHub"),
     ("~/.git-credentials", "credentials of git"),
     ("~/.netrc", "credentials of servers"),
     ("~/.password-store", "passwords"),
-    ("~/.docker", "credentials of registries"),
-    ("/run", "sockets of this machine, such as Docker's, that would open it"),
-    ("/var/run", "sockets of this machine, such as Docker's, that would open it"),
+    ("~/.config/op", "passwords"),
+    ("~/.claude", PROVIDER),
+    ("~/.codex", PROVIDER),
+    ("/etc/shadow", "passwords"),
+    ("/etc/ssh", "keys of this machine"),
+    ("/boot", "what this machine starts with"),
+    ("/run", SOCKETS),
+    ("/var/run", SOCKETS),
 ];
+const CLOUD: &str = "credentials of a cloud";
+const REGISTRY: &str = "credentials of registries";
+const PROVIDER: &str = "credentials of a provider of models";
+const SOCKETS: &str = "sockets of this machine, such as Docker's, that would open it";
 /// Directories of the kernel, which every box has its own of.
 const OF_KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The system's programs and their settings, which a box can read and nobody changes from within one.
-const OF_SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/boot"];
+const OF_SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc"];
 /// Linux: `PATH_MAX`.
 const MAX_BYTES: usize = 4096;
 /// A path is quoted in errors up to here.

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::diagnostic::Severity;
 use crate::keys::{PROFILE, Shape};
+use crate::settings::{FileKind, PartialSettings, Settings};
 
 const SCHEMA: &str = r#"{ "type": "object", "required": ["verdict"] }"#;
 
@@ -230,6 +231,21 @@ fn schemas_that_cannot_be_used() {
         assert!(compile_profile(&file(&text), &texts, None).profile.is_none());
     }
     assert_eq!(told(&with("output: {}")), ["4:9 missing_key"]);
+}
+
+#[test]
+fn the_box_of_an_agent_has_no_secrets_and_no_more_than_the_settings_allow() {
+    assert_eq!(told(&with("box: { read: [~/.rustup], env: [LANG] }")), [""; 0]);
+    assert_eq!(told(&with("box: { read: [~] }")), ["4:15 bad_value"]);
+    let secret = with("box: { secrets: [TOKEN] }");
+    assert_eq!(told(&secret), ["4:8 conflict"]);
+    assert!(words(&secret).starts_with("secrets exist in `run:` steps only, never in an agent's box"));
+    let settings = SourceFile::new("orchestrator.yaml", "box: { network: [example.com] }");
+    let (partial, _) = PartialSettings::parse(&settings, FileKind::Workspace);
+    let allowance = Settings::resolve(&[partial]).allowance();
+    let compiled = compile_profile(&file(&with("box: { network: [example.org] }")), &texts, Some(&allowance));
+    let codes: Vec<&str> = compiled.diagnostics.iter().map(|problem| problem.code.word()).collect();
+    assert_eq!((codes.as_slice(), compiled.profile), (["not_allowed"].as_slice(), None));
 }
 
 #[test]
