@@ -205,9 +205,13 @@ impl Draft<'_> {
         let prompt = action.prompt.render_parts(&scope).map_err(|error| format!("prompt: {error}"))?;
         let reminded = self.step(no).inbox.iter().any(|message| message.from == Principal::System);
         let goes_on = reminded || matches!(run.2, WakeReason::Recovery { .. } | WakeReason::UserMessage { .. });
-        let place = match self.step(no).merging {
-            Merging::Contradicting => self.conflict_place(no, &profile.rules, goes_on),
-            Merging::Plain | Merging::Resolved(_) => self.place_of(no, &profile.rules, goes_on),
+        let (place, schema) = match self.step(no).merging {
+            // Whoever resolves a conflict owes the merge and nothing else.
+            Merging::Contradicting => (self.conflict_place(no, &profile.rules, goes_on), action.schema.clone()),
+            Merging::Plain | Merging::Resolved(_) => {
+                let schema = action.schema.clone().or_else(|| profile.output.clone());
+                (self.place_of(no, &profile.rules, goes_on), schema)
+            }
         };
         Ok(AgentCall {
             profile: profile.clone(),
@@ -218,7 +222,7 @@ impl Draft<'_> {
             wake: run.2.clone(),
             messages: self.step(no).inbox.clone(),
             prompt,
-            schema: action.schema.clone().or_else(|| profile.output.clone()),
+            schema,
         })
     }
 

@@ -4,6 +4,8 @@
 //! tips give equal commits, so that a run that is made again starts from the same. Only a fan-out has a run for the merge
 //! alone, because nobody else would find out that its elements contradict each other.
 
+use std::collections::BTreeSet;
+
 use orc_domain::confine::BoxRules;
 use orc_domain::effect::EffectKind;
 use orc_domain::flow::{Merging, Origin, StepNo, StepOutcome, StepState};
@@ -85,6 +87,10 @@ impl Draft<'_> {
     pub(crate) fn results_of_elements(&self, no: StepNo) -> Vec<Tip> {
         let start = self.starts_from(no);
         let tips = without_repeats(self.resident.below(no).flat_map(|step| step.tips.iter().cloned()), &self.base());
+        if tips.is_empty() {
+            // An empty list, or a fan-out that was skipped.
+            return start;
+        }
         let news = |tip: &Tip| !start.iter().any(|old| old.tree == tip.tree);
         if tips.iter().any(news) { tips.into_iter().filter(|tip| news(tip)).collect() } else { tips }
     }
@@ -169,7 +175,9 @@ impl Draft<'_> {
     pub(crate) fn conflict_place(&self, no: StepNo, more: &BoxRules, goes_on: bool) -> Place {
         let from = if self.joins(no) { self.results_of_elements(no) } else { self.starts_from(no) };
         let copy = PrivateCopy { goes_on, holds_conflict: true, ..self.copy_from(no, from) };
-        Place::Boxed { copy: Some(copy), rules: self.spec(no).rules.with(more) }
+        // The step's own commands may have secrets; an agent never has.
+        let rules = BoxRules { secrets: BTreeSet::new(), ..self.spec(no).rules.with(more) };
+        Place::Boxed { copy: Some(copy), rules }
     }
 
     /// A run ended because its tips contradict each other.
