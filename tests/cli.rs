@@ -90,10 +90,15 @@ fn doctor_tries_the_machine() {
         let line = said.out.lines().find(|line| line.get(6..).is_some_and(|rest| rest.starts_with(name)));
         line.unwrap_or_else(|| panic!("no {name} in {}", said.out)).split_whitespace().next().unwrap().to_owned()
     };
-    for name in ["data directory", "holder", "database", "settings", "kernel", "sh", "git", "sandbox"] {
+    for name in
+        ["data directory", "holder", "database", "settings", "kernel", "sh", "git", "sandbox", "box", "ways out"]
+    {
         assert_eq!(level(name), "ok", "{name}: {}", said.out);
     }
-    assert!(said.out.contains("git version"), "{}", said.out);
+    assert!(said.out.contains("git version") && said.out.contains("made by bubblewrap "), "{}", said.out);
+    for name in ["seccomp", "landlock", "limits", "git in boxes", "git-lfs", "private copies", "toolchains"] {
+        assert_ne!(level(name), "FAIL", "{name}: {}", said.out);
+    }
     assert!(!world.data().exists(), "doctor makes nothing");
     let document = world.json(&["doctor"]);
     assert_eq!(document["schema"], "orc/doctor/1");

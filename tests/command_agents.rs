@@ -38,6 +38,7 @@ fn start(script: &str, wants_output: bool) -> AgentStart {
         env: BTreeMap::from([("LEVEL".to_owned(), "3".to_owned())]),
         output: None,
         system_prompt: "You write code.".to_owned(),
+        rules: orc_domain::confine::BoxRules::default(),
     };
     AgentStart {
         profile,
@@ -80,6 +81,8 @@ async fn act(start: &AgentStart) -> (AgentResult, Report) {
         run,
         argv,
         directory: directory.path().to_owned(),
+        confinement: None,
+        secrets: orc_ports::executor::Secrets::default(),
         env,
         log: directory.path().join("log"),
         output: directory.path().join("output"),

@@ -52,7 +52,9 @@ fn a_live_flow_is_shown_with_evidence() {
         said.starts_with("running\n") && said.contains("no slot is free") && said.contains("1 of 1 in use"),
         "{said}"
     );
-    assert!(said.contains("sandbox") && said.contains("(worktree: in_place)"), "{said}");
+    assert!(said.contains("sandbox   required (default)\n"), "{said}");
+    assert!(said.contains("without a box, in place: `hold`, `next`, `other`, `last` of ship"), "{said}");
+    assert_eq!((&status["sandbox"], &status["in_place"][0]["steps"][0]), (&"required".into(), &"hold".into()));
 
     let flow = text(&run["flow"]).to_owned();
     let explained = world.json(&["explain", &flow, "--step", "other"]);

@@ -82,15 +82,17 @@ pub(crate) async fn run(context: &Context, args: DoctorArgs) -> CommandResult {
     let (settings, required, choice) = settings(context);
     findings.extend(settings);
     findings.push(trial::kernel());
+    let mut bubblewrap = None;
     match trial {
         Ok(trial) => {
             findings.extend([trial.shell().await, trial.git().await]);
+            bubblewrap = trial.bubblewrap().await;
             trial.end().await;
         }
         Err(finding) => findings.push(finding),
     }
     findings.push(user());
-    findings.extend(confinement(context, required, choice));
+    findings.extend(confinement(context, required, choice, bubblewrap.as_deref()));
     findings.push(toolchains::look(&host::home(), &host::variable("PATH").unwrap_or_default()));
     let failed = findings.iter().any(|finding| finding.level == Level::Fail);
     if args.quiet {
@@ -106,9 +108,9 @@ pub(crate) async fn run(context: &Context, args: DoctorArgs) -> CommandResult {
 }
 
 /// Boxes and private copies. A box dies with the thread that made it, and this one waits.
-fn confinement(context: &Context, required: bool, choice: Choice) -> Vec<Finding> {
+fn confinement(context: &Context, required: bool, choice: Choice, bubblewrap: Option<&str>) -> Vec<Finding> {
     tokio::task::block_in_place(|| {
-        let seen = boxes::look(required);
+        let seen = boxes::look(required, bubblewrap);
         let mut findings = seen.findings;
         findings.push(trees::look(context, seen.sandbox.as_ref(), choice));
         findings

@@ -54,6 +54,32 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
             Some(format!("{} by {}{reason}", answer.word(), event.body.actor))
         }
         Fact::WallReached { wall, .. } => Some(format!("its budget of `{}` is used up", wall.word())),
+        Fact::MessageReceived { from, text, .. } => Some(format!("{from}: {}", clean(text))),
+        Fact::StepExpanded { total, .. } => Some(format!("{total} elements")),
+        Fact::RetryPlanned { not_before, .. } => Some(format!("tries again in {}", not_before.since(event.body.at))),
+        Fact::SandboxViolation { .. }
+        | Fact::AgentRunStarted { .. }
+        | Fact::AgentRunCompleted { .. }
+        | Fact::CommandRunStarted { .. }
+        | Fact::CommandRunCompleted { .. }
+        | Fact::RunStopRequested { .. } => run_words(&event.body.fact, progress),
+        Fact::StepFinished { path, outcome } => {
+            let took = progress.get(path).and_then(|step| step.took(event.body.at));
+            let took = match (outcome, took) {
+                (StepOutcome::Skipped(_), _) | (_, None) => String::new(),
+                (_, Some(took)) => format!(" after {took}"),
+            };
+            Some(match outcome {
+                StepOutcome::Failed(failure) => format!("failed{took}: {}", clean(&failure.to_string())),
+                other => format!("{}{took}", outcome_words(other)),
+            })
+        }
+    }
+}
+
+/// What is said about a run; of any other fact nothing.
+fn run_words(fact: &Fact, progress: &Progress) -> Option<String> {
+    match fact {
         Fact::SandboxViolation { violation, .. } => Some(format!("its box refused {}", refused(violation))),
         Fact::AgentRunStarted { agent, wake: WakeReason::Conflict, .. } => {
             Some(format!("agent {agent} brings together what contradicts itself"))
@@ -69,8 +95,6 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
             RunOutcome::Failed(failure) => Some(run_failed(*attempt, failure)),
             RunOutcome::Cancelled { .. } => Some(format!("attempt {attempt} was ended")),
         },
-        Fact::MessageReceived { from, text, .. } => Some(format!("{from}: {}", clean(text))),
-        Fact::StepExpanded { total, .. } => Some(format!("{total} elements")),
         Fact::CommandRunStarted { path, attempt, .. } => {
             let joins = progress.get(path).is_some_and(|step| step.elements.is_some());
             Some(match (joins, attempt) {
@@ -83,19 +107,8 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
             Some(run_failed(*attempt, failure))
         }
         Fact::CommandRunCompleted { .. } => None,
-        Fact::RetryPlanned { not_before, .. } => Some(format!("tries again in {}", not_before.since(event.body.at))),
         Fact::RunStopRequested { forced, .. } => Some((if *forced { "gets KILL" } else { "gets TERM" }).to_owned()),
-        Fact::StepFinished { path, outcome } => {
-            let took = progress.get(path).and_then(|step| step.took(event.body.at));
-            let took = match (outcome, took) {
-                (StepOutcome::Skipped(_), _) | (_, None) => String::new(),
-                (_, Some(took)) => format!(" after {took}"),
-            };
-            Some(match outcome {
-                StepOutcome::Failed(failure) => format!("failed{took}: {}", clean(&failure.to_string())),
-                other => format!("{}{took}", outcome_words(other)),
-            })
-        }
+        _ => None,
     }
 }
 

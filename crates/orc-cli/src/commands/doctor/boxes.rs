@@ -21,6 +21,8 @@ const SEEN_BYTES: usize = 64 * 1024;
 const LOOK: &str = "cat /proc/self/status
 printf 'git:\\t'; git --version 2>/dev/null || echo none
 printf 'lfs:\\t'; git lfs version 2>/dev/null | head -n 1 || :
+printf 'net:\\t'; sed -n 's/^ *\\([^:]*\\):.*/\\1/p' /proc/net/dev | tr '\\n' ' '; echo
+printf 'nested:\\t'; unshare -U true 2>/dev/null && echo yes || echo no
 ";
 
 /// What was found out about boxes.
@@ -32,7 +34,7 @@ pub(super) struct Seen {
 
 /// Looks for what boxes need, makes one, and looks around in it. Blocks for as long as that takes. `required`: without
 /// one, nothing runs.
-pub(super) fn look(required: bool) -> Seen {
+pub(super) fn look(required: bool, bubblewrap: Option<&str>) -> Seen {
     const NAME: &str = "box";
     let sandbox = match boxes::sandbox() {
         Ok(sandbox) => sandbox,
@@ -43,7 +45,7 @@ pub(super) fn look(required: bool) -> Seen {
     };
     let mut findings = Vec::new();
     match inside(&sandbox) {
-        Ok(seen) => findings.extend(judge(&seen, &sandbox)),
+        Ok(seen) => findings.extend(judge(&seen, &sandbox, bubblewrap)),
         Err(why) => {
             let hint =
                 "the kernel or a sandbox around this program forbids it: look at its log, or ask who runs this machine";
@@ -94,10 +96,14 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// What is to be said of what was seen.
-fn judge(seen: &BTreeMap<String, String>, sandbox: &Sandbox) -> Vec<Finding> {
+fn judge(seen: &BTreeMap<String, String>, sandbox: &Sandbox, bubblewrap: Option<&str>) -> Vec<Finding> {
     let fact = |name: &str| seen.get(name).map_or("", String::as_str);
     let user = sandbox.user();
-    let mut findings = vec![confined(&fact, user.uid), seccomp(&fact)];
+    let mut findings = vec![
+        confined(&fact, user.uid, bubblewrap.unwrap_or("bubblewrap of an unknown version")),
+        closed(&fact),
+        seccomp(&fact),
+    ];
     findings.push(match fact("git") {
         "" | "none" => {
             Finding::fail("git in boxes", "is not there", "install git for the whole machine: `apt install git`")
@@ -116,7 +122,7 @@ fn judge(seen: &BTreeMap<String, String>, sandbox: &Sandbox) -> Vec<Finding> {
 }
 
 /// Who somebody inside is, for the kernel. Inside a user namespace the numbers are those that it shows there.
-fn confined<'a>(fact: &impl Fn(&str) -> &'a str, user: u32) -> Finding {
+fn confined<'a>(fact: &impl Fn(&str) -> &'a str, user: u32, made_by: &str) -> Finding {
     const NAME: &str = "box";
     let capabilities = ["CapEff", "CapPrm", "CapBnd"].map(fact);
     let has_none = capabilities.iter().all(|set| !set.is_empty() && set.bytes().all(|digit| digit == b'0'));
@@ -124,7 +130,7 @@ fn confined<'a>(fact: &impl Fn(&str) -> &'a str, user: u32) -> Finding {
     let is_user = first.parse() == Ok(user) && user != 0;
     let may_gain = fact("NoNewPrivs") != "1";
     if has_none && is_user && !may_gain {
-        return Finding::ok(NAME, format!("made, as user {user}, without any capability"));
+        return Finding::ok(NAME, format!("made by {made_by}, as user {user}, without any capability"));
     }
     let what = format!(
         "is weaker than it must be: user {first}, capabilities {}, NoNewPrivs {}",
@@ -132,6 +138,22 @@ fn confined<'a>(fact: &impl Fn(&str) -> &'a str, user: u32) -> Finding {
         fact("NoNewPrivs")
     );
     Finding::fail(NAME, what, "do not run agents here; a newer bubblewrap (0.8 or later) may help")
+}
+
+/// Whether there is a way out that no proxy watches, and a way to what a user namespace would give.
+fn closed<'a>(fact: &impl Fn(&str) -> &'a str) -> Finding {
+    const NAME: &str = "ways out";
+    match (fact("net"), fact("nested")) {
+        ("lo", "no") => Finding::ok(NAME, "no network but the proxy of a box that names hosts, no namespaces inside"),
+        ("lo", _) => Finding::fail(
+            NAME,
+            "a program inside can make namespaces",
+            "a bubblewrap with --disable-userns is needed (0.8 or later)",
+        ),
+        (interfaces, _) => {
+            Finding::fail(NAME, format!("network interfaces are seen inside: {interfaces}"), "do not run agents here")
+        }
+    }
 }
 
 fn seccomp<'a>(fact: &impl Fn(&str) -> &'a str) -> Finding {
@@ -190,7 +212,7 @@ mod tests {
     #[test]
     fn a_box_is_judged_by_what_is_seen_in_it() {
         let good = facts("998\t998\t998\t998", "0000000000000000", "1");
-        assert_eq!(confined(&good, 998).level, Level::Ok);
+        assert_eq!(confined(&good, 998, "bwrap").level, Level::Ok);
         let weak = [
             facts("0\t0\t0\t0", "0000000000000000", "1"),
             facts("998\t998", "0000000000000400", "1"),
@@ -198,9 +220,18 @@ mod tests {
             facts("", "", ""),
         ];
         for facts in weak {
-            assert_eq!(confined(&facts, 998).level, Level::Fail);
+            assert_eq!(confined(&facts, 998, "bwrap").level, Level::Fail);
         }
-        assert_eq!(confined(&facts("0", "0000000000000000", "1"), 0).level, Level::Fail, "never the number 0");
+        assert_eq!(confined(&facts("0", "0000000000000000", "1"), 0, "bwrap").level, Level::Fail, "never the number 0");
+    }
+
+    #[test]
+    fn a_way_out_fails() {
+        let seen = |net: &'static str, nested: &'static str| move |name: &str| if name == "net" { net } else { nested };
+        assert_eq!(closed(&seen("lo", "no")).level, Level::Ok);
+        for (net, nested) in [("lo eth0", "no"), ("", "no"), ("lo", "yes")] {
+            assert_eq!(closed(&seen(net, nested)).level, Level::Fail, "{net} {nested}");
+        }
     }
 
     #[test]

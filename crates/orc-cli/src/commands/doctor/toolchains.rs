@@ -4,30 +4,42 @@ use std::path::Path;
 
 use super::Finding;
 
-/// Toolchains by the directory of their programs below home: what else they read, and the variable that says where they
-/// are, because home is another one in a box.
-const KNOWN: &[(&str, &[&str], &[(&str, &str)])] = &[
-    (".cargo/bin", &[".rustup"], &[("RUSTUP_HOME", ".rustup")]),
-    (".nvm", &[], &[("NVM_DIR", ".nvm")]),
-    (".pyenv", &[], &[("PYENV_ROOT", ".pyenv")]),
-    (".rbenv", &[], &[("RBENV_ROOT", ".rbenv")]),
-    (".asdf", &[], &[("ASDF_DATA_DIR", ".asdf")]),
-    (".local/share/mise", &[], &[("MISE_DATA_DIR", ".local/share/mise")]),
-    (".sdkman", &[], &[]),
-    (".volta", &[], &[("VOLTA_HOME", ".volta")]),
-    (".bun", &[], &[]),
-    (".deno", &[], &[]),
-    ("go", &[], &[("GOPATH", "go")]),
-    (".local/bin", &[], &[]),
+/// A toolchain. All paths are below home.
+struct Toolchain {
+    /// Where its programs are.
+    root: &'static str,
+    /// What else they read.
+    more: Option<&'static str>,
+    /// The variable that says where it is, because home is another one in a box, and its value.
+    variable: Option<(&'static str, &'static str)>,
+}
+
+const fn known(root: &'static str, variable: Option<(&'static str, &'static str)>) -> Toolchain {
+    Toolchain { root, more: None, variable }
+}
+
+const KNOWN: [Toolchain; 12] = [
+    Toolchain { more: Some(".rustup"), ..known(".cargo/bin", Some(("RUSTUP_HOME", ".rustup"))) },
+    known(".nvm", Some(("NVM_DIR", ".nvm"))),
+    known(".pyenv", Some(("PYENV_ROOT", ".pyenv"))),
+    known(".rbenv", Some(("RBENV_ROOT", ".rbenv"))),
+    known(".asdf", Some(("ASDF_DATA_DIR", ".asdf"))),
+    known(".local/share/mise", Some(("MISE_DATA_DIR", ".local/share/mise"))),
+    known(".sdkman", None),
+    known(".volta", Some(("VOLTA_HOME", ".volta"))),
+    known(".bun", None),
+    known(".deno", None),
+    known("go", Some(("GOPATH", "go"))),
+    known(".local/bin", None),
 ];
 
 /// What of `PATH` lies below home, with the lines that let boxes see it.
 pub(super) fn look(home: &Path, path: &str) -> Finding {
     const NAME: &str = "toolchains";
     let (mut read, mut env): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    let add = |read: &mut Vec<String>, entry: String| {
-        if !read.contains(&entry) {
-            read.push(entry);
+    let add = |list: &mut Vec<String>, entry: String| {
+        if !list.contains(&entry) {
+            list.push(entry);
         }
     };
     for directory in path.split(':').map(Path::new).filter(|directory| directory.is_dir()) {
@@ -36,18 +48,17 @@ pub(super) fn look(home: &Path, path: &str) -> Finding {
         if below.as_os_str().is_empty() {
             continue;
         }
-        let Some((root, more, variables)) = KNOWN.iter().find(|(root, ..)| below.starts_with(root)) else {
+        let Some(Toolchain { root, more, variable }) = KNOWN.iter().find(|known| below.starts_with(known.root)) else {
             add(&mut read, format!("~/{}", below.display()));
             continue;
         };
-        for part in [root].into_iter().chain(more.iter()).filter(|part| home.join(part).exists()) {
+        for part in [root].into_iter().chain(more).filter(|part| home.join(part).exists()) {
             add(&mut read, format!("~/{part}"));
         }
-        for (name, part) in variables.iter().filter(|(_, part)| home.join(part).exists()) {
-            let line = format!("{name}: {}", home.join(part).display());
-            if !env.contains(&line) {
-                env.push(line);
-            }
+        if let Some((name, part)) = variable
+            && home.join(part).exists()
+        {
+            add(&mut env, format!("{name}: {}", home.join(part).display()));
         }
     }
     if read.is_empty() {

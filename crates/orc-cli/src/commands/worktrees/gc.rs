@@ -101,6 +101,9 @@ async fn removable(context: &Context, copies: &[CopyEntry]) -> CommandResult<BTr
     if flows.is_empty() {
         return Ok(removable);
     }
+    if !context.data.database().is_file() {
+        return Ok(flows.into_iter().map(|flow| (flow, Why::Unknown)).collect());
+    }
     let reader = context.reader().await?;
     for flow in flows {
         match reader.flow_head(flow).await.map_err(of_store)? {
