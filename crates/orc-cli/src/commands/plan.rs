@@ -3,18 +3,22 @@
 //! Nothing is started and nothing is made, not even a database. How long a step takes is what it took in past flows of the
 //! same pipeline, and where there are none that is said: an estimate is never made up.
 
+mod rights;
+
 use std::collections::BTreeMap;
 
-use orc_domain::graph::{Action, Elements, PhaseKind, Pipeline, StepSpec, WorktreeMode};
+use orc_domain::graph::{Action, Elements, PhaseKind, Pipeline, StartFrom, StepSpec};
 use orc_domain::ids::FlowId;
 use orc_domain::path::StepPath;
 use orc_domain::run::{Run, RunOutcome, RunState};
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::reader::{Reader as _, RunRecord};
 use orc_runtime::Shape;
+use orc_spec::settings::Sandbox;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::args::LimitArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::CommandResult;
@@ -32,11 +36,15 @@ const EXPRESSION: usize = 60;
 /// Prints what a run of the pipeline would be.
 pub(crate) async fn print(context: &Context, pipeline: &Pipeline, shape: &Shape, form: Form) -> CommandResult {
     let history = History::read(context, &pipeline.name).await;
-    let plan = Plan::new(pipeline, shape, &history);
-    let directory = context.root.display().to_string();
+    let plan = Plan::new(pipeline, shape.slots, &history);
+    let around = Around {
+        directory: context.root.display().to_string(),
+        sandbox: context.settings(&LimitArgs::default())?.sandbox.value,
+        host: shape.host_env.keys().map(String::as_str).collect(),
+    };
     match form {
-        Form::Table => output::text(&plan.text(&directory))?,
-        form => output::document(form, &plan.document(&directory), Some("steps"))?,
+        Form::Table => output::text(&plan.text(&around))?,
+        form => output::document(form, &plan.document(&around), Some("steps"))?,
     }
     Ok(Exit::Success)
 }
@@ -135,22 +143,30 @@ struct Estimate {
     flows: usize,
 }
 
+/// Where it would be done.
+struct Around<'a> {
+    directory: String,
+    sandbox: Sandbox,
+    /// Variables of the host that steps see which work in place.
+    host: Vec<&'a str>,
+}
+
 /// What would be done.
 struct Plan<'a> {
     pipeline: &'a Pipeline,
-    shape: &'a Shape,
+    slots: u32,
     /// The position of each step, in the order in which they may start, with its turn.
     order: Vec<(usize, usize)>,
     estimates: Vec<Option<Estimate>>,
 }
 
 impl<'a> Plan<'a> {
-    fn new(pipeline: &'a Pipeline, shape: &'a Shape, history: &History) -> Self {
+    fn new(pipeline: &'a Pipeline, slots: u32, history: &History) -> Self {
         let turns = turns(pipeline);
         let mut order: Vec<(usize, usize)> = turns.into_iter().enumerate().map(|(at, turn)| (turn, at)).collect();
         order.sort_unstable();
         let estimates = pipeline.steps.iter().map(|step| history.estimate(&step.key)).collect();
-        Self { pipeline, shape, order, estimates }
+        Self { pipeline, slots, order, estimates }
     }
 
     /// How long all of it takes: the longest way through its steps, and no less than all slots need for all of it. The
@@ -175,12 +191,12 @@ impl<'a> Plan<'a> {
                 }
             }
             let sum: u64 = (0..self.estimates.len()).map(took).sum();
-            Millis::from_millis(all.max(sum / u64::from(self.shape.slots.max(1))))
+            Millis::from_millis(all.max(sum / u64::from(self.slots.max(1))))
         };
         (Some((least(|estimate| estimate.p25), least(|estimate| estimate.p75))), unknown)
     }
 
-    fn text(&self, directory: &str) -> String {
+    fn text(&self, around: &Around<'_>) -> String {
         let count = self.pipeline.steps.len();
         let mut text = format!(
             "{} would run {count} step{}; nothing was started\n\n",
@@ -210,21 +226,26 @@ impl<'a> Plan<'a> {
         text.push_str(&steps.text("  "));
         text.push_str(&format!(
             "\nSteps of one turn may run at the same time, at most {} of them (slots).\n\nrights\n",
-            self.shape.slots
+            self.slots
         ));
-        text.push_str(&self.rights(directory).text("  "));
+        text.push_str(&self.rights(around).text("  "));
         text.push_str(&format!("\ntakes {}\n", self.total_words()));
         text
     }
 
-    fn rights(&self, directory: &str) -> Columns {
+    fn rights(&self, around: &Around<'_>) -> Columns {
         let mut rights = Columns::new();
-        let mut places: Vec<String> = self.pipeline.steps.iter().map(|step| place(step.worktree, directory)).collect();
-        places.sort_unstable();
-        places.dedup();
-        places.iter().for_each(|place| rights.row(["works in", place]));
+        if around.sandbox == Sandbox::Off {
+            rights.row(["sandbox", "off by the settings: there are no boxes, and steps reach all that you can"]);
+        }
+        for group in rights::groups(self.pipeline, &around.directory) {
+            rights.row([group.steps.join(", "), format!("works in {}", group.place)]);
+            rights.row([String::new(), group.reach]);
+        }
         let names = |names: Vec<&str>| if names.is_empty() { "nothing".to_owned() } else { names.join(" ") };
-        rights.row(["sees of the host", &names(self.shape.host_env.keys().map(String::as_str).collect())]);
+        if self.pipeline.steps.iter().any(|step| step.action.is_run() && step.worktree.from == StartFrom::InPlace) {
+            rights.row(["seen of the host in place", &names(around.host.clone())]);
+        }
         rights.row(["is given", &names(GIVEN.iter().map(|(name, _)| *name).collect())]);
         rights.row(["env of all", &names(self.pipeline.env.keys().map(String::as_str).collect())]);
         for step in self.pipeline.steps.iter().filter(|step| !step.env.is_empty()) {
@@ -243,7 +264,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn document(&self, directory: &str) -> Value {
+    fn document(&self, around: &Around<'_>) -> Value {
         let step = |(turn, at): &(usize, usize)| {
             let step = &self.pipeline.steps[*at];
             json!({
@@ -258,7 +279,7 @@ impl<'a> Plan<'a> {
                 "foreach": list_of(step),
                 "continue_on_fail": step.continue_on_fail,
                 "idempotent": step.idempotent,
-                "worktree": step.worktree,
+                "rights": rights::document(self.pipeline, step),
                 "env": step.env.keys().collect::<Vec<_>>(),
                 "takes": self.estimates[*at],
             })
@@ -267,10 +288,10 @@ impl<'a> Plan<'a> {
         json!({
             "schema": "orc/plan/1",
             "pipeline": self.pipeline.name,
-            "directory": directory,
-            "sandbox": "off",
-            "slots": self.shape.slots,
-            "host_env": self.shape.host_env.keys().collect::<Vec<_>>(),
+            "directory": around.directory,
+            "sandbox": around.sandbox.word(),
+            "slots": self.slots,
+            "host_env": around.host,
             "env": self.pipeline.env.keys().collect::<Vec<_>>(),
             "steps": self.order.iter().map(step).collect::<Vec<_>>(),
             "takes": total.map(|(p25, p75)| json!({ "p25_ms": p25, "p75_ms": p75 })),
@@ -333,13 +354,6 @@ fn program(action: &Action) -> String {
     }
 }
 
-/// Where a step works.
-fn place(worktree: WorktreeMode, directory: &str) -> String {
-    match worktree {
-        WorktreeMode::InPlace => format!("{directory} (in place: your own checkout; sandbox: off)"),
-    }
-}
-
 /// What a step fans out over.
 fn list_of(step: &StepSpec) -> Option<String> {
     step.fan.as_ref().map(|fan| match &fan.elements {
@@ -399,29 +413,15 @@ mod tests {
         );
         let pipeline = orc_spec::compile(&source, &orc_spec::Library::empty()).pipeline.unwrap();
         assert_eq!(turns(&pipeline), [2, 1, 1, 3]);
-        let mut shape = Shape {
-            slots: 9,
-            grace: Millis::ZERO,
-            log_bytes: 0,
-            host_env: BTreeMap::new(),
-            command: String::new(),
-            retention: orc_runtime::retention::Retention::default(),
-            standing: orc_runtime::Standings::new(|who| orc_runtime::Known {
-                who: who.clone(),
-                standing: orc_domain::request::Standing::default(),
-                operates: true,
-            }),
-        };
         let took = |key: &str, millis: u64| (key.to_owned(), vec![Millis::from_millis(millis)]);
         let history = History { took: BTreeMap::from([took("a", 500), took("b", 100), took("c", 100), took("d", 30)]) };
-        let total = |shape: &Shape, history: &History| {
-            let (total, unknown) = Plan::new(&pipeline, shape, history).total();
+        let total = |slots: u32, history: &History| {
+            let (total, unknown) = Plan::new(&pipeline, slots, history).total();
             (total.map(|(low, _)| low.as_millis()), unknown)
         };
-        assert_eq!(total(&shape, &history), (Some(530), 0));
-        shape.slots = 1;
-        assert_eq!(total(&shape, &history), (Some(730), 0));
-        assert_eq!(total(&shape, &super::tests::history("a", &[5])), (Some(5), 3));
-        assert_eq!(total(&shape, &History::default()), (None, 4));
+        assert_eq!(total(9, &history), (Some(530), 0));
+        assert_eq!(total(1, &history), (Some(730), 0));
+        assert_eq!(total(1, &super::tests::history("a", &[5])), (Some(5), 3));
+        assert_eq!(total(1, &History::default()), (None, 4));
     }
 }

@@ -41,6 +41,10 @@ const SOCKETS: &str = "sockets of this machine, such as Docker's, that would ope
 const OF_KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The system's programs and their settings, which a box can read and nobody changes from within one.
 const OF_SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc"];
+/// Where homes usually are.
+const HOMES: &str = "/home";
+/// The home of root.
+const OF_ROOT: &str = "/root";
 /// Linux: `PATH_MAX`.
 const MAX_BYTES: usize = 4096;
 /// A path is quoted in errors up to here.
@@ -154,13 +158,17 @@ pub fn covers(above: &str, path: &str) -> bool {
 
 /// What is usually a home, or holds all of them.
 fn is_home(path: &str) -> bool {
-    matches!(path, "/root" | "/home") || path.strip_prefix("/home/").is_some_and(|name| !name.contains('/'))
+    path == OF_ROOT || path == HOMES || in_homes(path).is_some_and(|below| !below.contains('/'))
 }
 
 /// What a path is called from the home that it lies in, as far as its text tells.
 fn below_home(path: &str) -> Option<&str> {
-    let in_home = || path.strip_prefix("/home/")?.split_once('/').map(|(_, below)| below);
-    path.strip_prefix("/root/").or_else(in_home)
+    let of_root = path.strip_prefix(OF_ROOT).and_then(|rest| rest.strip_prefix('/'));
+    of_root.or_else(|| in_homes(path)?.split_once('/').map(|(_, below)| below))
+}
+
+fn in_homes(path: &str) -> Option<&str> {
+    path.strip_prefix(HOMES)?.strip_prefix('/')
 }
 
 #[cfg(test)]
@@ -174,7 +182,6 @@ mod tests {
             ("//opt/./tools/", "/opt/tools"),
             ("~/.rustup", "~/.rustup"),
             ("~//.cargo/./bin/", "~/.cargo/bin"),
-            ("/home/a/src", "/home/a/src"),
             ("/etc/hosts", "/etc/hosts"),
             ("/devel", "/devel"),
             ("/running", "/running"),
@@ -186,6 +193,8 @@ mod tests {
             assert_eq!(parse(text).as_deref(), Ok(wanted), "{text}");
             assert_eq!(parse(wanted).as_deref(), Ok(wanted), "a normal form is its own: {wanted}");
         }
+        let in_home = format!("{HOMES}/a/src");
+        assert_eq!(parse(&in_home), Ok(in_home));
     }
 
     #[test]
@@ -204,14 +213,11 @@ mod tests {
             ("~/.", "`~` is a whole home"),
             ("/root/", "`/root` is a whole home"),
             ("/home", "`/home` is a whole home"),
-            ("/home/a", "`/home/a` is a whole home"),
             ("/proc/1/environ", "`/proc/1/environ` belongs to the kernel"),
             ("/sys", "`/sys` belongs to the kernel"),
             ("/dev/sda", "`/dev/sda` belongs to the kernel"),
             ("~/.ssh", "`~/.ssh` is hidden from every box: `~/.ssh` holds keys"),
             ("~/./.ssh/id_ed25519", "`~/.ssh/id_ed25519` is hidden"),
-            ("/home/a/.aws/credentials", "`/home/a/.aws/credentials` is hidden from every box: `~/.aws`"),
-            ("/root/.config/gh", "`/root/.config/gh` is hidden"),
             ("/var/run/docker.sock", "`/var/run/docker.sock` is hidden from every box: `/var/run` holds sockets"),
             ("/run/user/1000/bus", "`/run/user/1000/bus` is hidden"),
         ];
@@ -219,6 +225,11 @@ mod tests {
             let told = parse(text).unwrap_err().to_string();
             assert!(told.starts_with(wanted), "{text}: {told}");
             assert_eq!(parse_writable(text), parse(text));
+        }
+        assert!(matches!(parse(&format!("{HOMES}/a")), Err(PathError::Home { .. })));
+        for home in [format!("{HOMES}/a"), OF_ROOT.to_owned()] {
+            let key = parse(&format!("{home}/.aws/credentials"));
+            assert!(matches!(key, Err(PathError::Hidden { hidden: "~/.aws", .. })), "{key:?}");
         }
         assert!(matches!(parse(&format!("/{}", "x".repeat(MAX_BYTES))), Err(PathError::Malformed { .. })));
         for (hidden, _) in HIDDEN {
