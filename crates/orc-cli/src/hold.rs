@@ -71,6 +71,7 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
         store: Arc::new(store),
         reader: Arc::new(reader) as Arc<dyn Reader>,
         executor: Arc::new(executor),
+        worktrees: context.worktrees(instance),
         adapter: Arc::new(CommandAdapter),
         notifier: Arc::new(context.notifier()?),
         clock,

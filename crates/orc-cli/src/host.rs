@@ -54,6 +54,25 @@ pub(crate) fn passed_variables(more: &[String]) -> BTreeMap<String, String> {
     names.filter_map(|name| Some((name.to_owned(), variable(name)?))).collect()
 }
 
+/// All variables, for boxes: rules name those that go in.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+pub(crate) fn variables() -> BTreeMap<String, String> {
+    // One that is not UTF-8 cannot be named in a rule.
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// The home of the user; `/` when they have none.
+pub(crate) fn home() -> PathBuf {
+    variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute()).unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// Our own program.
+pub(crate) fn executable() -> std::io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
 /// The platform's state directory for this program.
 pub(crate) fn state_directory() -> Option<PathBuf> {
     let state = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());

@@ -6,6 +6,7 @@
 
 mod agents;
 mod args;
+mod boxes;
 mod commands;
 mod context;
 mod evidence;

@@ -97,6 +97,12 @@ pub enum WorktreeError {
         /// What was asked for.
         wanted: String,
     },
+    /// There is no copy of a step: none was made yet, or it went with its flow.
+    #[error("there is no copy of `{path}`: none was made, or it went when its flow was over")]
+    NoCopy {
+        /// The step.
+        path: StepPath,
+    },
     /// Tips contradict each other.
     #[error("{0}")]
     Conflict(Conflict),

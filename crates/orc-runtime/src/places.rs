@@ -304,7 +304,9 @@ pub(crate) fn not_prepared(error: &WorktreeError) -> Ending {
         WorktreeError::Box { .. } | WorktreeError::Git { .. } | WorktreeError::File { .. } => {
             ErrorFamily::SandboxInfrastructure
         }
-        WorktreeError::NoRepository { .. } | WorktreeError::NoCommit { .. } => ErrorFamily::Unknown,
+        WorktreeError::NoRepository { .. } | WorktreeError::NoCommit { .. } | WorktreeError::NoCopy { .. } => {
+            ErrorFamily::Unknown
+        }
     };
     Ending::Failed(Failure { family, cause: Cause::Worktree, detail: chain(error) })
 }

@@ -5,8 +5,10 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use orc_domain::flow::FlowSpec;
-use orc_domain::graph::Pipeline;
-use orc_domain::ids::{FlowId, WorkspaceId};
+use orc_domain::graph::{Pipeline, RepositorySpec, StartFrom, StepSpec};
+use orc_domain::ids::{FlowId, InstanceId, WorkspaceId};
+use orc_domain::tree::Repository;
+use orc_ports::worktrees::WorktreeError;
 use orc_runtime::{Definition, Definitions};
 use orc_spec::RawInput;
 
@@ -33,6 +35,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
         .root
         .to_str()
         .ok_or_else(|| invalid(format!("the directory `{}` has a name that is not UTF-8", context.root.display())))?;
+    let repositories = pin(context, &definitions).await?;
     let spec = FlowSpec {
         id: FlowId::from_uuid(uuid::Uuid::now_v7()),
         workspace: WorkspaceId::default_workspace(),
@@ -40,6 +43,8 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
         name: pipeline.name.clone(),
         inputs,
         directory: directory.to_owned(),
+        repositories,
+        from: Vec::new(),
         requested_by: context.user(),
         created_at: context.now(),
         retry_of: None,
@@ -51,6 +56,50 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
     };
     let work = Work::New { spec: Box::new(spec), definitions: Box::new(definitions) };
     carry(context, shape, vec![work], args.output.output).await
+}
+
+/// Fixes the commits that private copies start from; nothing when no step of the pipeline, or of those it calls, gets one.
+async fn pin(context: &Context, definitions: &Definitions) -> CommandResult<Vec<Repository>> {
+    let children = definitions.children.iter().map(|child| child.pipeline.as_ref());
+    let family: Vec<&Pipeline> = std::iter::once(definitions.pipeline.as_ref()).chain(children).collect();
+    let copies = |pipeline: &&Pipeline| {
+        let from = |step: &StepSpec| matches!(step.worktree.from, StartFrom::Fresh | StartFrom::Parents);
+        pipeline.steps.iter().any(|step| (step.action.is_run() || step.on_conflict.is_some()) && from(step))
+    };
+    if !family.iter().any(copies) {
+        return Ok(Vec::new());
+    }
+    let mut wanted: Vec<RepositorySpec> = Vec::new();
+    for spec in family.iter().flat_map(|pipeline| &pipeline.repositories) {
+        if !wanted.iter().any(|known| known.path == spec.path) {
+            wanted.push(spec.clone());
+        }
+    }
+    let worktrees = context.worktrees(InstanceId::from_uuid(uuid::Uuid::now_v7()));
+    let pinned = worktrees.pin(context.root.clone(), wanted).await.map_err(not_pinned)?;
+    for note in &pinned.notes {
+        say(&format!("note: {note}"));
+    }
+    Ok(pinned.repositories)
+}
+
+fn not_pinned(error: WorktreeError) -> Failure {
+    let hint = match &error {
+        WorktreeError::NoRepository { .. } => {
+            "steps work in private copies of a git repository: `git init` and commit, or write `worktree: none` (an empty \
+             directory) or `worktree: in_place` (your own files, without a box)"
+        }
+        WorktreeError::NoCommit { .. } => {
+            "commit something first, or name another `base:` under `worktree: { repositories }`"
+        }
+        WorktreeError::Box { .. } => {
+            "`orchestrator doctor` says what this machine has, `orchestrator doctor --fix` makes the box user"
+        }
+        WorktreeError::NoCopy { .. } | WorktreeError::Conflict(_) | WorktreeError::Git { .. } | WorktreeError::File { .. } => {
+            "`orchestrator doctor` says what this machine can do"
+        }
+    };
+    unavailable("private copies cannot be made").because(error).hint(hint)
 }
 
 /// Reads and compiles a pipeline with those that it calls; mistakes are printed, and errors end the command.

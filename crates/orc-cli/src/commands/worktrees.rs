@@ -353,6 +353,7 @@ pub(crate) async fn rescue(context: &Context, args: &WorktreeShowArgs) -> Comman
 pub(super) fn of_worktrees(error: WorktreeError) -> Failure {
     let hint = match &error {
         WorktreeError::Box { .. } => "`orchestrator doctor` says what boxes need",
+        WorktreeError::NoCopy { .. } => "`orchestrator worktrees list` shows the copies there are",
         WorktreeError::NoRepository { .. } | WorktreeError::NoCommit { .. } | WorktreeError::Conflict(_) => {
             "look at the repository that is named"
         }

@@ -77,7 +77,7 @@ pub(super) fn of_step(facts: &Facts<'_>, step: &Step) -> Vec<String> {
         }
         StepState::Waiting(wait) => of_wait(facts, step, wait),
         StepState::Finished { outcome: StepOutcome::Failed(failure) } if is_conflict(failure) => {
-            vec![format!("orchestrator worktrees show {id}"), format!("orchestrator graph {id}")]
+            vec![format!("orchestrator worktrees show {id}")]
         }
         StepState::Finished { outcome: StepOutcome::Failed(failure) } if is_of_machine(failure) => {
             vec!["orchestrator doctor".to_owned()]

@@ -62,7 +62,7 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
         | Fact::AgentRunCompleted { .. }
         | Fact::CommandRunStarted { .. }
         | Fact::CommandRunCompleted { .. }
-        | Fact::RunStopRequested { .. } => run_words(&event.body.fact, progress),
+        | Fact::RunStopRequested { .. } => run_words(&event.body.fact),
         Fact::StepFinished { path, outcome } => {
             let took = progress.get(path).and_then(|step| step.took(event.body.at));
             let took = match (outcome, took) {
@@ -78,7 +78,7 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
 }
 
 /// What is said about a run; of any other fact nothing.
-fn run_words(fact: &Fact, progress: &Progress) -> Option<String> {
+fn run_words(fact: &Fact) -> Option<String> {
     match fact {
         Fact::SandboxViolation { violation, .. } => Some(format!("its box refused {}", refused(violation))),
         Fact::AgentRunStarted { agent, wake: WakeReason::Conflict, .. } => {
@@ -95,14 +95,8 @@ fn run_words(fact: &Fact, progress: &Progress) -> Option<String> {
             RunOutcome::Failed(failure) => Some(run_failed(*attempt, failure)),
             RunOutcome::Cancelled { .. } => Some(format!("attempt {attempt} was ended")),
         },
-        Fact::CommandRunStarted { path, attempt, .. } => {
-            let joins = progress.get(path).is_some_and(|step| step.elements.is_some());
-            Some(match (joins, attempt) {
-                (true, _) => "merges what its elements made".to_owned(),
-                (false, 1) => "runs".to_owned(),
-                (false, attempt) => format!("runs, attempt {attempt}"),
-            })
-        }
+        Fact::CommandRunStarted { attempt: 1, .. } => Some("runs".to_owned()),
+        Fact::CommandRunStarted { attempt, .. } => Some(format!("runs, attempt {attempt}")),
         Fact::CommandRunCompleted { attempt, outcome: RunOutcome::Failed(failure), .. } => {
             Some(run_failed(*attempt, failure))
         }

@@ -1,0 +1,264 @@
+//! Boxes and private copies, put together: from the settings and this machine to what an instance works with.
+//!
+//! Copies are opened when the first of them is wanted: a flow that works in place pays nothing for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use orc_domain::graph::RepositorySpec;
+use orc_domain::identity::{Author, DEFAULT_DOMAIN};
+use orc_domain::ids::{FlowId, InstanceId, RunId};
+use orc_domain::principal::Principal;
+use orc_domain::tree::{PrivateCopy, Repository, Tip, Tree};
+use orc_ports::clock::Clock;
+use orc_ports::executor::{BoxLimits, Confinement, Exit, Mount};
+use orc_ports::worktrees::{
+    Conversation, CopyEntry, ExtractError, Freed, Harvest, Harvested, Pinned, Prepared, SavedRef, WorktreeError,
+    Worktrees,
+};
+use orc_process::sandbox::{BoxUser, BoxedCommand, Missing, Sandbox, SandboxSettings, Stdin, Stdout};
+use orc_runtime::{BoxShape, CoAuthors};
+use orc_worktree::{Choice, GitWorktrees, Options, Owner};
+
+use crate::context::Context;
+use crate::host;
+
+/// Paths below home that no box may reach, whatever a pipeline says: keys, tokens, and what other programs keep of them.
+const HIDDEN_AT_HOME: &[&str] = &[
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".docker",
+    ".kube",
+    ".netrc",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".cargo/credentials.toml",
+    ".cargo/credentials",
+    ".claude",
+    ".codex",
+    ".config/op",
+    ".password-store",
+];
+/// The same elsewhere.
+const HIDDEN: &[&str] =
+    &["/proc", "/sys", "/dev", "/run", "/var/run", "/boot", "/root/.ssh", "/etc/shadow", "/etc/ssh"];
+
+/// What boxes are made of here, or what is missing.
+pub(crate) fn sandbox() -> Result<Sandbox, Vec<Missing>> {
+    let executable = host::executable().map_err(|why| {
+        vec![Missing {
+            what: format!("our own program is not known: {why}"),
+            install: "start it by its path".to_owned(),
+        }]
+    })?;
+    Sandbox::probe(&SandboxSettings { user: box_user(), executable })
+}
+
+/// The user that `doctor --fix` makes.
+pub(crate) fn box_user() -> Option<BoxUser> {
+    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
+    BoxUser::find(&passwd, BoxUser::NAME)
+}
+
+impl Context {
+    /// What boxes of an instance are like.
+    pub(crate) fn box_shape(&self) -> BoxShape {
+        let home = host::home();
+        let mut hidden: Vec<PathBuf> = HIDDEN.iter().map(PathBuf::from).collect();
+        hidden.extend(HIDDEN_AT_HOME.iter().map(|path| home.join(path)));
+        hidden.push(self.data.root().to_owned());
+        BoxShape {
+            home,
+            hidden,
+            limits: BoxLimits { processes: 512, memory_bytes: 8 << 30, disk_bytes: 10 << 30, open_files: 4096 },
+            host_env: host::variables(),
+            secrets: BTreeMap::new(),
+            domain: DEFAULT_DOMAIN.to_owned(),
+            co_author: CoAuthors::new(|_: &Principal| None),
+        }
+    }
+}
+
+impl Context {
+    /// Private copies of this data directory, for an instance that may hold it or not.
+    pub(crate) fn worktrees(&self, instance: InstanceId) -> Arc<dyn Worktrees> {
+        let root = self.data.worktrees();
+        let copies = root.join("copies");
+        let clock = host::clock();
+        let open = move || open_worktrees(root.clone(), instance, Arc::clone(&clock));
+        Arc::new(OnDemand { open: Box::new(open), opened: OnceLock::new(), copies })
+    }
+}
+
+fn open_worktrees(root: PathBuf, instance: InstanceId, clock: Arc<dyn Clock>) -> Result<Arc<dyn Worktrees>, String> {
+    let sandbox = sandbox().map_err(|missing| {
+        let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        lines.join("; ")
+    })?;
+    let owner = sandbox.user();
+    let author = Author::pipeline("orchestrator", DEFAULT_DOMAIN).map_err(|error| error.to_string())?;
+    let options = Options {
+        root,
+        instance,
+        owner: (host::user() == 0).then_some(Owner { uid: owner.uid, gid: owner.gid }),
+        choice: Choice::Auto { allow_clone: true },
+        author,
+        program_path: host::variable("PATH").unwrap_or_default(),
+        boxes: Arc::new(InBox(sandbox)),
+        clock,
+    };
+    let opened = GitWorktrees::open(options)
+        .map_err(|error| anyhow::Error::from(error))
+        .map_err(|error| format!("{error:#}"))?;
+    Ok(Arc::new(opened))
+}
+
+/// Opens private copies.
+type Open = dyn Fn() -> Result<Arc<dyn Worktrees>, String> + Send + Sync;
+
+/// Private copies that are opened when somebody wants one.
+struct OnDemand {
+    open: Box<Open>,
+    opened: OnceLock<Result<Arc<dyn Worktrees>, String>>,
+    /// There can be copies only if this is there.
+    copies: PathBuf,
+}
+
+impl OnDemand {
+    fn get(&self) -> Result<&Arc<dyn Worktrees>, WorktreeError> {
+        let opened = self.opened.get_or_init(|| (self.open)());
+        opened.as_ref().map_err(|what| WorktreeError::Box { what: what.clone() })
+    }
+
+    /// Calls what is opened, or gives why it cannot be.
+    fn call<'a, T: Send + 'a>(
+        &'a self,
+        work: impl FnOnce(&'a dyn Worktrees) -> BoxFuture<'a, Result<T, WorktreeError>>,
+    ) -> BoxFuture<'a, Result<T, WorktreeError>> {
+        match self.get() {
+            Ok(worktrees) => work(worktrees.as_ref()),
+            Err(error) => async { Err(error) }.boxed(),
+        }
+    }
+}
+
+impl Worktrees for OnDemand {
+    fn pin(&self, directory: PathBuf, wanted: Vec<RepositorySpec>) -> BoxFuture<'_, Result<Pinned, WorktreeError>> {
+        self.call(|worktrees| worktrees.pin(directory, wanted))
+    }
+
+    fn prepare(
+        &self,
+        conversation: Conversation,
+        run: RunId,
+        copy: PrivateCopy,
+    ) -> BoxFuture<'_, Result<Prepared, WorktreeError>> {
+        self.call(|worktrees| worktrees.prepare(conversation, run, copy))
+    }
+
+    fn harvest(&self, harvest: Harvest) -> BoxFuture<'_, Result<Harvested, WorktreeError>> {
+        self.call(|worktrees| worktrees.harvest(harvest))
+    }
+
+    fn extract(
+        &self,
+        conversation: Conversation,
+        path: String,
+        to: PathBuf,
+        bytes: u64,
+    ) -> BoxFuture<'_, Result<(), ExtractError>> {
+        match self.get() {
+            Ok(worktrees) => worktrees.extract(conversation, path, to, bytes),
+            Err(error) => async { Err(ExtractError::Copy(error)) }.boxed(),
+        }
+    }
+
+    fn caches(
+        &self,
+        run: RunId,
+        repositories: Vec<Repository>,
+        names: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<Mount>, WorktreeError>> {
+        self.call(|worktrees| worktrees.caches(run, repositories, names))
+    }
+
+    fn promote(&self, run: RunId) -> BoxFuture<'_, Result<(), WorktreeError>> {
+        self.call(|worktrees| worktrees.promote(run))
+    }
+
+    fn release(&self, run: RunId) -> BoxFuture<'_, Result<(), WorktreeError>> {
+        self.call(|worktrees| worktrees.release(run))
+    }
+
+    fn join(&self, conversation: Conversation, copy: PrivateCopy) -> BoxFuture<'_, Result<Tree, WorktreeError>> {
+        self.call(|worktrees| worktrees.join(conversation, copy))
+    }
+
+    fn collect(&self, flow: FlowId) -> BoxFuture<'_, Result<Freed, WorktreeError>> {
+        if self.opened.get().is_none() && !self.copies.exists() {
+            return async { Ok(Freed::default()) }.boxed();
+        }
+        self.call(|worktrees| worktrees.collect(flow))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<CopyEntry>, WorktreeError>> {
+        if self.opened.get().is_none() && !self.copies.exists() {
+            return async { Ok(Vec::new()) }.boxed();
+        }
+        self.call(|worktrees| worktrees.list())
+    }
+
+    fn diff(&self, conversation: Conversation, bytes: u64) -> BoxFuture<'_, Result<String, WorktreeError>> {
+        self.call(|worktrees| worktrees.diff(conversation, bytes))
+    }
+
+    fn rescue(&self, conversation: Conversation) -> BoxFuture<'_, Result<Vec<SavedRef>, WorktreeError>> {
+        self.call(|worktrees| worktrees.rescue(conversation))
+    }
+
+    fn saved(&self, repositories: &[Repository], tips: &[Tip]) -> Vec<SavedRef> {
+        if tips.is_empty() {
+            return Vec::new();
+        }
+        self.get().map(|worktrees| worktrees.saved(repositories, tips)).unwrap_or_default()
+    }
+}
+
+/// Bounds of a box in which git looks at a copy: it must manage any repository, and an agent's leftovers must not eat the
+/// machine.
+const GIT_LIMITS: BoxLimits = BoxLimits { processes: 256, memory_bytes: 8 << 30, disk_bytes: 0, open_files: 4096 };
+
+/// Boxes for git.
+pub(crate) struct InBox(pub(crate) Sandbox);
+
+impl orc_worktree::Boxes for InBox {
+    fn run(&self, command: orc_worktree::Command) -> Result<orc_worktree::Said, String> {
+        let orc_worktree::Command { argv, env, mounts, home, wall, output_bytes } = command;
+        let confinement =
+            Confinement { mounts, home, masked: Vec::new(), network: BTreeSet::new(), limits: GIT_LIMITS };
+        let finished = self.0.run(BoxedCommand {
+            confinement: &confinement,
+            argv: &argv,
+            env: &env,
+            directory: Path::new("/"),
+            stdin: Stdin::None,
+            stdout: Stdout::Kept { bytes: usize::try_from(output_bytes).unwrap_or(usize::MAX) },
+            wall: Duration::from_millis(wall.as_millis()),
+        });
+        let finished = finished.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        let code = match finished.exit {
+            Exit::Code(code) => Some(code),
+            Exit::Signal(_) => None,
+        };
+        Ok(orc_worktree::Said { code, output: finished.stdout, error: finished.stderr_tail })
+    }
+}

@@ -1,0 +1,339 @@
+//! Keeps what runs left: commits in our own repository, held by references.
+//!
+//! A box reads the copy and writes a pack; here the pack is checked and taken. What a box says is data: commit ids are
+//! parsed, the pack is checked object by object, and nothing is named by a reference before it is whole.
+
+use std::path::{Path, PathBuf};
+
+use orc_domain::identity::Author;
+use orc_domain::time::{Millis, Timestamp};
+use orc_domain::tree::{CommitId, Conflict, MAX_CONFLICT_FILES, Tree};
+use orc_ports::executor::{Mount, Source};
+use orc_ports::worktrees::{Conversation, Harvest, Harvested, SavedRef, WorktreeError};
+
+use crate::inside::{self, Exchange, Fields, Script};
+use crate::manifest::{Content, Manifest, Part};
+use crate::store::{Store, date};
+use crate::strategy::Strategy;
+use crate::{Trees, files, names, store};
+
+/// How long looking at a copy may take.
+const WALL: Millis = Millis::from_secs(900);
+const SCRIPT: &str = include_str!("scripts/harvest.sh");
+/// Where the ground of a copy is, read-only, beside the copy.
+const GROUND: &str = "/orc/ground";
+/// Files with unresolved conflicts that are looked for.
+const UNRESOLVED: &str = "conflict markers are left";
+
+/// What is to be read out of a copy.
+struct Wanted<'a> {
+    author: &'a Author,
+    message: String,
+    at: Timestamp,
+    /// Only a patch of at most so many bytes.
+    diff: Option<u64>,
+}
+
+/// What was read out of the copy of one repository.
+struct Taken {
+    result: CommitId,
+    /// Further commits, and where they were.
+    left: Vec<(CommitId, String)>,
+    /// What could not be kept.
+    lost: Vec<String>,
+    notes: Vec<String>,
+    unresolved: Vec<String>,
+    diff: Vec<u8>,
+}
+
+impl Trees {
+    pub(crate) fn harvest(&self, harvest: &Harvest) -> Result<Harvested, WorktreeError> {
+        let directory = self.directory_of(&harvest.conversation);
+        let lock = self.locks.of(&directory);
+        let _held = crate::held(&lock);
+        let mut found = self.known(&harvest.conversation)?;
+        if found.run != harvest.run {
+            let what = format!("the copy of `{}` belongs to {} now", harvest.conversation.path, found.run);
+            return Err(WorktreeError::Box { what });
+        }
+        let prefix = names::references(&harvest.conversation);
+        let name = format!("{prefix}/{}", harvest.attempt);
+        let mut kept = Harvested { tree: Tree::default(), notes: Vec::new() };
+        if self.is_untouched(&found)? {
+            // Nothing lies in the layers of changes, so no box has to look.
+            kept.tree = found.start();
+            self.hold(&found, &kept.tree, &name)?;
+            return self.close(&directory, found, Content::Saved, kept);
+        }
+        let mut message = format!("{}\n", harvest.conversation.path);
+        if !harvest.trailers.is_empty() {
+            message += &format!("\n{}\n", harvest.trailers.join("\n"));
+        }
+        let mut content = Content::Saved;
+        for part in found.parts.clone() {
+            let wanted = Wanted { author: &harvest.author, message: message.clone(), at: harvest.at, diff: None };
+            let taken = self.read_part(&found, &part, &wanted)?;
+            if found.conflict.is_some() && !taken.unresolved.is_empty() {
+                self.close(&directory, found.clone(), Content::Unsaved, kept)?;
+                return Err(WorktreeError::Conflict(still(found.conflict.as_ref(), &part, taken.unresolved)));
+            }
+            let mut result = taken.result.clone();
+            if harvest.copy.holds_conflict {
+                result = self.complete(&part.repository, result, &harvest.copy.from)?;
+            }
+            let mut references = vec![(name.clone(), result.clone())];
+            let lefts = taken.left.iter().enumerate();
+            references.extend(
+                lefts.map(|(at, (commit, _))| (format!("{prefix}/left/{}-{at}", harvest.attempt), commit.clone())),
+            );
+            self.store_of(&part.repository).set(&references)?;
+            kept.notes.extend(taken.notes);
+            kept.notes.extend(taken.left.into_iter().map(|(_, where_)| format!("kept beside the result: {where_}")));
+            if !taken.lost.is_empty() {
+                content = Content::Unsaved;
+                kept.notes.extend(taken.lost.into_iter().map(|what| format!("not kept: {what}")));
+            }
+            kept.tree.0.insert(part.repository.path.clone(), result);
+        }
+        self.close(&directory, found, content, kept)
+    }
+
+    fn hold(&self, found: &Manifest, tree: &Tree, name: &str) -> Result<(), WorktreeError> {
+        for part in &found.parts {
+            if let Some(commit) = tree.0.get(&part.repository.path) {
+                self.store_of(&part.repository).set(&[(name.to_owned(), commit.clone())])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn close(
+        &self,
+        directory: &Path,
+        found: Manifest,
+        content: Content,
+        kept: Harvested,
+    ) -> Result<Harvested, WorktreeError> {
+        Manifest { lease: None, content, ..found }.write(directory)?;
+        Ok(kept)
+    }
+
+    /// Reads one repository of a copy in a box, and takes its commits.
+    fn read_part(&self, found: &Manifest, part: &Part, wanted: &Wanted<'_>) -> Result<Taken, WorktreeError> {
+        let mut taken = self.read_in_mode(found, part, wanted, "full");
+        if taken.is_err() {
+            // Its own repository is in the way: its files are read without asking it anything.
+            taken = self.read_in_mode(found, part, wanted, "files");
+        }
+        taken
+    }
+
+    fn read_in_mode(
+        &self,
+        found: &Manifest,
+        part: &Part,
+        wanted: &Wanted<'_>,
+        mode: &str,
+    ) -> Result<Taken, WorktreeError> {
+        let store = self.store_of(&part.repository);
+        let exchange = Exchange::new(&self.root, self.owner)?;
+        self.lay_out(&exchange, &store, part, found.strategy)?;
+        let message = exchange.path.join("message");
+        std::fs::write(&message, &wanted.message).map_err(files::failed("write", &message))?;
+        if part.start != part.ground {
+            store.pack(&[&part.start], &[&part.ground], &exchange.path.join("in.pack"))?;
+        }
+        let script = Script {
+            text: SCRIPT,
+            env: self.variables(part, wanted, mode),
+            mounts: self.mounts(found, part, &exchange)?,
+            exchange: &exchange.path,
+            wall: WALL,
+        };
+        let said = inside::run(self.boxes.as_ref(), "keep what is in a copy of", &part.repository.source, script)?;
+        let mut taken = read(&said, &store)?;
+        if let Some(bytes) = wanted.diff {
+            let mut file = files::open_left(&exchange.path.join("diff"), bytes)?;
+            std::io::Read::read_to_end(&mut file, &mut taken.diff)
+                .map_err(files::failed("read", &exchange.path.join("diff")))?;
+            return Ok(taken);
+        }
+        let pack = files::open_left(&exchange.path.join("out.pack"), store::PACK_BYTES)?;
+        let all: Vec<&CommitId> = std::iter::once(&taken.result).chain(taken.left.iter().map(|(one, _)| one)).collect();
+        store.take(pack, &all)?;
+        Ok(taken)
+    }
+
+    /// A repository of ours in the exchange, which looks at the copy's files and at all objects there are.
+    fn lay_out(
+        &self,
+        exchange: &Exchange,
+        store: &Store<'_>,
+        part: &Part,
+        strategy: Strategy,
+    ) -> Result<(), WorktreeError> {
+        let format = store.format()?;
+        let (version, extension) = match format.as_str() {
+            "sha1" => (0, String::new()),
+            other => (1, format!("[extensions]\n\tobjectFormat = {other}\n")),
+        };
+        let stat = if strategy == Strategy::Clone { "\tcheckStat = minimal\n\ttrustctime = false\n" } else { "" };
+        let config = format!(
+            "[core]\n\trepositoryformatversion = {version}\n\tbare = false\n\tfileMode = true\n{stat}{extension}"
+        );
+        for name in ["git", "known"] {
+            let git = exchange.path.join(name);
+            for directory in ["", "objects", "objects/info", "objects/pack", "refs", "info"] {
+                files::make_open(&git.join(directory), self.owner)?;
+            }
+            let own = [("HEAD", "ref: refs/heads/none\n"), ("config", config.as_str())];
+            let objects = format!("{GROUND}/.git/objects\n");
+            let alternates = if name == "git" { objects.as_str() } else { "" };
+            for (file, text) in own.into_iter().chain([("objects/info/alternates", alternates)]) {
+                self.give(&git.join(file), text.as_bytes())?;
+            }
+        }
+        // The index of the ground knows the times of all files that nobody touched. With layers, it is in the topmost that
+        // has one; a ground always writes its own.
+        let top = part.layers.first().map(|layer| self.root.join(layer).join(".git/index"));
+        if let Some(index) = top.filter(|index| files::exists(index)) {
+            let bytes = std::fs::read(&index).map_err(files::failed("read", &index))?;
+            self.give(&exchange.path.join("git/index"), &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a file that the box may change.
+    fn give(&self, path: &Path, bytes: &[u8]) -> Result<(), WorktreeError> {
+        std::fs::write(path, bytes).map_err(files::failed("write", path))?;
+        if let Some(owner) = self.owner {
+            std::os::unix::fs::lchown(path, Some(owner.uid), Some(owner.gid))
+                .map_err(files::failed("hand over", path))?;
+        }
+        Ok(())
+    }
+
+    fn mounts(&self, found: &Manifest, part: &Part, exchange: &Exchange) -> Result<Vec<Mount>, WorktreeError> {
+        let lower: Vec<PathBuf> = part.layers.iter().map(|layer| self.root.join(layer)).collect();
+        let ground = match (found.strategy, lower.as_slice()) {
+            (Strategy::Overlay, [_, _, ..]) => {
+                let (upper, work) = (exchange.path.join("ground"), exchange.path.join("ground-work"));
+                files::make_open(&upper, self.owner)?;
+                files::make_directory(&work)?;
+                Source::Layers { lower, upper, work }
+            }
+            (_, [one, ..]) => Source::Path(one.clone()),
+            (_, []) => Source::Path(self.root.join(&part.directory)),
+        };
+        Ok(vec![
+            Mount { source: self.source_of(found.strategy, part), at: PathBuf::from(crate::WORK), writable: true },
+            Mount { source: ground, at: PathBuf::from(GROUND), writable: false },
+        ])
+    }
+
+    fn variables(&self, part: &Part, wanted: &Wanted<'_>, mode: &str) -> Vec<(&'static str, String)> {
+        let Wanted { author, at, diff, .. } = wanted;
+        let mut env = vec![
+            ("W", crate::WORK.to_owned()),
+            ("MODE", mode.to_owned()),
+            ("START", part.start.to_string()),
+            ("GROUND", part.ground.to_string()),
+            ("GIT_AUTHOR_NAME", author.name().to_owned()),
+            ("GIT_AUTHOR_EMAIL", author.email().to_owned()),
+            ("GIT_AUTHOR_DATE", date(*at)),
+            ("GIT_COMMITTER_NAME", author.name().to_owned()),
+            ("GIT_COMMITTER_EMAIL", author.email().to_owned()),
+            ("GIT_COMMITTER_DATE", date(*at)),
+        ];
+        env.extend(diff.map(|bytes| ("DIFF", bytes.to_string())));
+        env
+    }
+
+    pub(crate) fn diff(&self, conversation: &Conversation, bytes: u64) -> Result<String, WorktreeError> {
+        let directory = self.directory_of(conversation);
+        let lock = self.locks.of(&directory);
+        let _held = crate::held(&lock);
+        let found = self.known(conversation)?;
+        self.refuse_leased(&found)?;
+        let mut text = String::new();
+        for part in &found.parts {
+            let author = self.author.clone();
+            let wanted = Wanted { author: &author, message: String::new(), at: self.clock.now(), diff: Some(bytes) };
+            let taken = self.read_part(&found, part, &wanted)?;
+            if found.parts.len() > 1 && !taken.diff.is_empty() {
+                text += &format!("# {}\n", part.repository.path);
+            }
+            text += &String::from_utf8_lossy(&taken.diff);
+        }
+        Ok(text)
+    }
+
+    pub(crate) fn rescue(&self, conversation: &Conversation) -> Result<Vec<SavedRef>, WorktreeError> {
+        let directory = self.directory_of(conversation);
+        let lock = self.locks.of(&directory);
+        let _held = crate::held(&lock);
+        let found = self.known(conversation)?;
+        self.refuse_leased(&found)?;
+        self.rescue_copy(&found)
+    }
+
+    fn refuse_leased(&self, found: &Manifest) -> Result<(), WorktreeError> {
+        match found.lease {
+            Some(lease) if lease == self.instance => {
+                let what = format!("{} works in the copy of `{}`; look again when it is over", found.run, found.path);
+                Err(WorktreeError::Box { what })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is in a copy to rescue references.
+    pub(crate) fn rescue_copy(&self, found: &Manifest) -> Result<Vec<SavedRef>, WorktreeError> {
+        let now = self.clock.now();
+        let prefix = format!("refs/orc/rescue/{}/{}", names::conversation(&found.conversation()), now.as_millis());
+        let mut saved = Vec::new();
+        for part in &found.parts {
+            let author = self.author.clone();
+            let message = format!("Rescue what was left in {}\n", found.path);
+            let taken = self.read_part(found, part, &Wanted { author: &author, message, at: now, diff: None })?;
+            if let Some(lost) = taken.lost.first() {
+                let why = format!("{lost} cannot be read");
+                let repository = part.repository.source.clone();
+                return Err(WorktreeError::Git { what: "rescue everything", repository, why });
+            }
+            let mut references = vec![(format!("{prefix}/work"), taken.result)];
+            let left = taken.left.into_iter().enumerate();
+            references.extend(left.map(|(at, (commit, _))| (format!("{prefix}/left-{at}"), commit)));
+            let store = self.store_of(&part.repository);
+            store.set(&references)?;
+            saved.extend(references.into_iter().map(|(name, _)| SavedRef {
+                repository: part.repository.path.clone(),
+                store: store.path.clone(),
+                name,
+            }));
+        }
+        Ok(saved)
+    }
+}
+
+fn read(said: &Fields, store: &Store<'_>) -> Result<Taken, WorktreeError> {
+    let result = store.commit_in(said.get("result").unwrap_or_default())?;
+    let mut left = Vec::new();
+    for line in said.all("left") {
+        let (commit, what) = line.split_once(' ').unwrap_or((line, ""));
+        left.push((store.commit_in(commit)?, what.to_owned()));
+    }
+    let all = |key: &'static str| said.all(key).map(str::to_owned).collect::<Vec<String>>();
+    Ok(Taken { result, left, lost: all("lost"), notes: all("note"), unresolved: all("unresolved"), diff: Vec::new() })
+}
+
+/// The conflict that a copy still holds.
+fn still(conflict: Option<&Conflict>, part: &Part, mut unresolved: Vec<String>) -> Conflict {
+    let count = u32::try_from(unresolved.len()).unwrap_or(u32::MAX);
+    unresolved.truncate(MAX_CONFLICT_FILES);
+    let (ours, theirs) = match conflict {
+        Some(conflict) => (conflict.ours.clone(), conflict.theirs.clone()),
+        None => (UNRESOLVED.to_owned(), UNRESOLVED.to_owned()),
+    };
+    Conflict { repository: part.repository.path.clone(), files: unresolved, count, ours, theirs }
+}
