@@ -97,11 +97,15 @@ pub(super) fn read(
 
 /// `box:` of a pipeline, none of whose steps has a box, or could have its secrets.
 fn check_box(entry: &Entry, drafts: &[Draft<'_>], trees: &Trees, report: &mut Report) {
-    let runs: Vec<&Draft<'_>> = drafts.iter().filter(|draft| draft.is_run()).collect();
-    let boxed = |draft: &&&Draft<'_>| draft.from(trees) != StartFrom::InPlace;
-    if !runs.is_empty() && !runs.iter().any(|draft| boxed(&draft)) {
+    let runs = || drafts.iter().filter(|draft| draft.is_run());
+    let mut boxed = runs().filter(|draft| draft.from(trees) != StartFrom::InPlace).peekable();
+    if boxed.peek().is_none() && runs().next().is_some() {
         refuse_box(entry.key.span, "all steps of this pipeline work in your own checkout", report);
-    } else if !trees.rules.secrets.is_empty() && !runs.iter().any(|draft| draft.kind == Some("run") && boxed(&draft)) {
+        return;
+    }
+    // A step of which nobody knows what it does may be one with a script.
+    let has_script = boxed.any(|draft| draft.kind == Some("run")) || drafts.iter().any(|draft| draft.kind.is_none());
+    if !trees.rules.secrets.is_empty() && !has_script {
         report
             .error(
                 Code::Conflict,

@@ -354,7 +354,11 @@ fn conflicts_that_nobody_resolves() {
         ("run: x, on_conflict: { agent: codre }", "4:53 unknown_name", &["did you mean `coder`?"]),
         ("run: x, on_conflict: { agent: coder, promt: x }", "4:60 unknown_key", &["did you mean `prompt`?"]),
         ("run: x, on_conflict: { agent: coder, prompt: \"${{ x }}\" }", "4:73 unknown_name", &[]),
-        ("run: x, foreach: [1], on_conflict: { agent: coder, prompt: \"${{ item }}\" }", "4:87 unknown_name", &["the prompt of `on_conflict`"]),
+        (
+            "run: x, foreach: [1], on_conflict: { agent: coder, prompt: \"${{ item }}\" }",
+            "4:87 unknown_name",
+            &["the prompt of `on_conflict`"],
+        ),
         ("wait: 1s, on_conflict: { agent: coder }", "4:33 conflict", &["has a meaning beside"]),
         (
             "repeat: { max: 1, steps: { d: { run: x } } }, on_conflict: { agent: coder }",
