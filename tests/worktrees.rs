@@ -158,7 +158,7 @@ fn a_copy_that_a_run_has_is_shown_and_left_alone() {
     gate.open();
     assert_eq!(running.wait().code, Some(0));
     let shown = world.run_to(0, &["worktrees", "show", &flow, "--step", "fix"]).out;
-    assert!(shown.contains("fix: made, and how to take it over") && shown.contains("refs/orc/"), "{shown}");
+    assert!(shown.contains("by `fix`, on top of ") && shown.contains("refs/orc/"), "{shown}");
     let wrong = world.run_to(4, &["worktrees", "show", &flow, "--step", "fxi"]);
     assert!(wrong.err.contains("did you mean `fix`?"), "{}", wrong.err);
 }
@@ -240,7 +240,7 @@ fn a_conflict_names_both_sides_wherever_it_is_told() {
     let incidents = world.json(&["incidents", "--open"]);
     assert_eq!(incidents["incidents"][0]["kind"], "conflict", "{incidents}");
     let shown = world.run_to(0, &["worktrees", "show", &flow]).out;
-    assert!(shown.contains("left: made") && shown.contains("right: made"), "{shown}");
+    assert!(shown.contains("by `left`") && shown.contains("by `right`"), "{shown}");
     let several = world.run_to(2, &["worktrees", "diff", &flow]);
     assert!(several.err.contains("`left`, `right`") && several.err.contains("--step PATH"), "{}", several.err);
 }

@@ -448,7 +448,7 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome) -> (String, S
         }
     };
     if let StepOutcome::Failed(failure) = outcome
-        && let Some(who) = who_mends(failure, flow, facts.flow.is_finished())
+        && let Some(who) = who_mends(facts, step, failure)
     {
         return (reason, who);
     }
@@ -471,20 +471,27 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome) -> (String, S
 }
 
 /// Who removes the cause of a failure that another attempt would only meet again.
-fn who_mends(failure: &Failure, flow: FlowId, is_over: bool) -> Option<String> {
+fn who_mends(facts: &Facts<'_>, step: &Step, failure: &Failure) -> Option<String> {
     let first = match &failure.cause {
-        Cause::Conflict(conflict) => format!(
-            "you: let `{}` need `{}`, or give the step an agent that brings them together (`on_conflict`)",
-            conflict.theirs, conflict.ours
-        ),
+        Cause::Conflict(_) => {
+            let apart = if joins(facts, step) {
+                "let the elements change different files"
+            } else {
+                "let one of the two sides need the other"
+            };
+            format!("you: {apart}, or give the step an agent that brings them together (`on_conflict`)")
+        }
         _ if hints::is_of_machine(failure) => {
             "whoever looks after this machine: `orchestrator doctor` says what is missing".to_owned()
         }
         Cause::Worktree => "you: the repository, or what the pipeline says of it".to_owned(),
         _ => return None,
     };
-    let then =
-        if is_over { format!("`orchestrator retry {flow}`") } else { "once the flow is over, a retry".to_owned() };
+    let then = if facts.flow.is_finished() {
+        format!("`orchestrator retry {}`", facts.flow.spec.id)
+    } else {
+        "once the flow is over, a retry".to_owned()
+    };
     Some(format!("{first}; then {then} runs it again"))
 }
 

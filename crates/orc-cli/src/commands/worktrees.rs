@@ -152,21 +152,15 @@ fn own_tip(step: &Step) -> Option<&Tip> {
 pub(crate) async fn show(context: &Context, args: &WorktreeShowArgs) -> CommandResult {
     let worktrees = context.copies();
     let target = Target::find(context, worktrees.as_ref(), &args.of).await?;
-    let results: Vec<(&StepPath, Made)> = target
-        .results()
-        .into_iter()
-        .map(|(step, tip)| {
-            let tips = std::slice::from_ref(tip);
-            (&step.path, Made::of_tips(target.repositories(), tips, Some(worktrees.as_ref())))
-        })
-        .collect();
+    let results = target.results();
+    let made = |tips: &[Tip]| Made::of_tips(target.repositories(), tips, Some(worktrees.as_ref()));
     if args.output.output != Form::Table {
-        let results = results.iter().map(|(path, made)| json!({ "step": path, "made": made.document() }));
+        let result = |(step, tip): &(&Step, &Tip)| json!({ "step": step.path, "made": made(std::slice::from_ref(*tip)).document() });
         let document = json!({
             "schema": "orc/worktree/1",
             "flow": target.id,
             "worktrees": target.copies.iter().map(copy_document).collect::<Vec<_>>(),
-            "results": results.collect::<Vec<_>>(),
+            "results": results.iter().map(result).collect::<Vec<_>>(),
         });
         output::document(args.output.output, &document, Some("results"))?;
         return Ok(Exit::Success);
@@ -175,9 +169,8 @@ pub(crate) async fn show(context: &Context, args: &WorktreeShowArgs) -> CommandR
     for copy in &target.copies {
         copy_text(context, &target, copy, &mut text);
     }
-    for (path, made) in &results {
-        text.push_str(&format!("{path}: {}", made.text()));
-    }
+    let tips: Vec<Tip> = results.into_iter().map(|(_, tip)| tip.clone()).collect();
+    text.push_str(&made(&tips).whole_text());
     if text.is_empty() {
         say("no private copy is left of it, and it changed nothing");
         return Ok(Exit::Success);

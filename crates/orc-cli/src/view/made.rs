@@ -78,25 +78,33 @@ impl Made {
         results.collect()
     }
 
-    /// For people; empty when nothing changed.
+    /// For people, the first few; empty when nothing changed.
     pub(crate) fn text(&self) -> String {
+        let mut text = self.first(SHOWN);
+        if self.results.len() > SHOWN {
+            let more = self.results.len() - SHOWN;
+            text.push_str(&format!("  ... and {more} more: `orchestrator worktrees show` with the flow lists all\n"));
+        }
+        text
+    }
+
+    /// The same with all of it.
+    pub(crate) fn whole_text(&self) -> String {
+        self.first(usize::MAX)
+    }
+
+    fn first(&self, most: usize) -> String {
         if self.results.is_empty() {
             return String::new();
         }
         let mut text = String::from("made, and how to take it over\n");
-        for one in self.results.iter().take(SHOWN) {
+        for one in self.results.iter().take(most) {
             let MadeCommit { by, repository, commit, .. } = one;
             let on = repository.branch.as_ref().map_or_else(String::new, |branch| format!(" ({branch})"));
             let base = repository.commit.short();
             let path = if repository.path == "." { String::new() } else { format!("{}: ", repository.path) };
             text.push_str(&format!("  {path}{} by `{by}`, on top of {base}{on}\n", commit.short()));
             text.extend(one.commands().iter().map(|command| format!("    {command}\n")));
-        }
-        if self.results.len() > SHOWN {
-            text.push_str(&format!(
-                "  ... and {} more: `orchestrator worktrees show FLOW`\n",
-                self.results.len() - SHOWN
-            ));
         }
         if self.results.iter().any(|one| one.held.is_none()) {
             text.push_str(
