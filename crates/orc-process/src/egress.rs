@@ -223,6 +223,12 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// Where it listens.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// What it has refused until now, each host once with how often, in a fixed order; bounded in number.
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {

@@ -19,6 +19,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_proce
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::boxed::{Begun, Control};
 use crate::proc::{self, Seen};
 
 /// A process that was just started, with everything that tells of it.
@@ -93,6 +94,22 @@ fn build_command(launch: &Launch, path: &Path, instance: &str) -> Command {
 /// Whether there is anything to read for it.
 fn is_fed(launch: &Launch) -> bool {
     launch.stdin.as_ref().is_some_and(|bytes| !bytes.is_empty())
+}
+
+/// Takes over a box that was begun.
+pub(crate) fn adopt_box(begun: Begun) -> Result<(Started, Control), StartError> {
+    let Begun { mut child, stdin, control } = begun;
+    let adopted = adopt(&mut child).and_then(|started| {
+        let stdin = stdin.map(|fd| unblocked(fd, Interest::WRITABLE)).transpose()?;
+        Ok(Started { stdin, ..started })
+    });
+    match adopted {
+        Ok(started) => Ok((started, control)),
+        Err(source) => {
+            abandon(&child);
+            Err(StartError::Exhausted { source })
+        }
+    }
 }
 
 fn adopt(child: &mut Child) -> io::Result<Started> {

@@ -25,6 +25,7 @@
 //! Where to go next: `supervisor` (the loop), `supervise` (one run from start to report), `family` (who belongs to whom).
 
 mod base64;
+mod boxed;
 pub mod egress;
 mod family;
 mod input;
@@ -35,8 +36,10 @@ mod passing;
 mod proc;
 pub mod protocol;
 mod reap;
+mod redact;
 pub mod relay;
 pub mod sandbox;
+mod sockets;
 mod supervise;
 mod supervisor;
 
@@ -53,6 +56,7 @@ use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, Launch, ReapError, Reaped, Reports, StartError};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::sandbox::{Missing, Sandbox};
 use crate::supervisor::{Command, Settings};
 
 /// Why an executor cannot be made.
@@ -116,10 +120,27 @@ impl ProcessExecutor {
     /// # Errors
     /// When the system refuses one of these.
     pub fn new(instance: InstanceId, clock: Arc<dyn Clock>, reports: Reports) -> Result<Self, SetupError> {
+        Self::with_boxes(instance, clock, reports, Err(Vec::new()))
+    }
+
+    /// The same with boxes; a run that needs one where there are none is refused with what is missing.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_boxes(
+        instance: InstanceId,
+        clock: Arc<dyn Clock>,
+        reports: Reports,
+        sandbox: Result<Sandbox, Vec<Missing>>,
+    ) -> Result<Self, SetupError> {
         // Unbounded, because `stop` may not wait; what arrives is bounded by the runs that the caller admits.
         let (commands, inbox) = mpsc::unbounded_channel();
         let (ready, made) = std::sync::mpsc::sync_channel(1);
-        let settings = Settings { instance, clock, reports };
+        let sandbox = sandbox.map_err(|missing| {
+            let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            if lines.is_empty() { "this executor was made without boxes".to_owned() } else { lines.join("; ") }
+        });
+        let settings = Settings { instance, clock, reports, sandbox };
         let thread = std::thread::Builder::new()
             .name("processes".to_owned())
             .spawn(move || supervisor::run(settings, inbox, &ready))

@@ -19,13 +19,14 @@
 //! Where to go next: `line` (the arguments of bwrap), `blocking` (a program in a box from beginning to end).
 
 mod blocking;
-mod line;
+pub(crate) mod line;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use blocking::refusal_of;
 pub use blocking::{BoxError, BoxedCommand, Finished, Stdin, Stdout};
-pub(crate) use line::{Argument, Entrance, Marks, RUN, Request};
+pub(crate) use line::{Argument, Entrance, Marks, OUTPUT, RUN, Request, TEMP};
 
 use crate::sandbox::line::SystemView;
 

@@ -23,13 +23,16 @@ use rustix::process::{
 };
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
+use crate::boxed::{self, Control, News};
 use crate::family::Target;
 use crate::input::{Input, Turn};
 use crate::launch::{self, Started};
 use crate::log::{RunLog, Stream};
 use crate::proc::{self, Seen};
+use crate::redact::{Redactor, redact};
 use crate::supervisor::Shared;
 
 /// What a pipe can hold at most without privileges (`/proc/sys/fs/pipe-max-size` as shipped): once the processes are
@@ -53,6 +56,7 @@ struct Output {
     stream: Stream,
     source: executor::Stream,
     tap: Option<Tap>,
+    redactor: Redactor,
 }
 
 /// What may be left of a run whose leader is reaped.
@@ -78,20 +82,35 @@ pub(crate) struct Supervised {
     stderr: Pipe,
     log: RunLog,
     killed: bool,
+    /// Its box, if it is in one.
+    control: Option<Control>,
     shared: Rc<Shared>,
 }
 
-/// Starts the process of a run.
+/// Who waits to hear whether a run began.
+pub(crate) type Asker = (Process, oneshot::Sender<Result<Process, StartError>>);
+
+/// Starts the process of a run. In a box its program has not begun when this returns.
 pub(crate) fn start(mut launch: Launch, shared: &Rc<Shared>) -> Result<(Process, Supervised), StartError> {
-    launch::prepare(&launch)?;
     let mut log = RunLog::new(launch.log.clone(), launch.limits.log_bytes);
-    let Started { pid, seen, handle, stdin, stdout, stderr } = launch::spawn(&launch, &shared.instance_name)
-        .inspect_err(|error| log.note(shared.clock.now(), describe_failure(error)))?;
+    let spawned = match launch.confinement.take() {
+        None => {
+            launch::prepare(&launch).and_then(|()| launch::spawn(&launch, &shared.instance_name)).map(|one| (one, None))
+        }
+        Some(confinement) => boxed::begin(&launch, &confinement, shared)
+            .and_then(launch::adopt_box)
+            .map(|(started, control)| (started, Some(control))),
+    };
+    let (Started { pid, seen, handle, stdin, stdout, stderr }, control) =
+        spawned.inspect_err(|error| log.note(shared.clock.now(), describe_failure(error)))?;
     shared.family.borrow_mut().insert(launch.run, seen);
     log.remark(shared.clock.now(), format!("started as process {}", seen.pid));
     let process = Process { pid: seen.pid, start_ticks: seen.start_ticks, instance: shared.instance };
     let stdin = Input::new(stdin, launch.stdin.take().unwrap_or_default());
-    let output = |kind, source| Output { stream: Stream::new(kind), source, tap: launch.tap.clone() };
+    let output = |kind, source| {
+        let redactor = Redactor::new(launch.secrets.clone());
+        Output { stream: Stream::new(kind), source, tap: launch.tap.clone(), redactor }
+    };
     let supervised = Supervised {
         pid,
         handle,
@@ -101,6 +120,7 @@ pub(crate) fn start(mut launch: Launch, shared: &Rc<Shared>) -> Result<(Process,
         launch,
         log,
         killed: false,
+        control,
         shared: Rc::clone(shared),
     };
     Ok((process, supervised))
@@ -114,11 +134,27 @@ fn describe_failure(error: &StartError) -> String {
 }
 
 impl Supervised {
-    /// Ends when everything of the run is gone. `stops` brings the grace time of each request to end it.
-    pub(crate) async fn run(mut self, stops: UnboundedReceiver<Millis>) -> Report {
-        self.watch(stops).await;
+    /// Ends when everything of the run is gone. `stops` brings the grace time of each request to end it; `asker` hears
+    /// whether it began. `None`: it did not, and that was said.
+    pub(crate) async fn run(mut self, stops: UnboundedReceiver<Millis>, asker: Asker) -> Option<Report> {
+        let asker = self.watch(stops, asker).await;
         self.end_input();
-        let (exit, escaped) = self.end().await;
+        let (leader, escaped) = self.end().await;
+        let news = self.control.as_mut().map(Control::take).unwrap_or_default();
+        let asker = self.note_news(news, asker);
+        let violations = match &mut self.control {
+            Some(control) => control.violations().await,
+            None => Vec::new(),
+        };
+        if let (Some((_, reply)), Some(control)) = (asker, &mut self.control)
+            && !control.is_started()
+        {
+            let error = control.not_started();
+            self.log.note(self.shared.clock.now(), describe_failure(&error));
+            let _ = reply.send(Err(error));
+            return None;
+        }
+        let exit = self.control.as_ref().map_or(leader, |control| control.exit(leader));
         for pipe in [&mut self.stdout, &mut self.stderr] {
             pipe.drain(&mut self.log, &self.shared);
         }
@@ -134,25 +170,62 @@ impl Supervised {
         } else {
             self.log.note(at, how + &left);
         }
+        let output = self.read_output();
         let last_line = self.stderr.output.stream.last_line().or_else(|| self.stdout.output.stream.last_line());
-        Report {
+        Some(Report {
             run: self.launch.run,
             exit,
-            output: read_output(&self.launch.output, self.launch.limits.output_bytes),
+            output,
             last_line: last_line.unwrap_or_default(),
             escaped,
-            violations: Vec::new(),
+            violations,
             log_error: self.log.into_error(),
+        })
+    }
+
+    fn read_output(&self) -> OutputFile {
+        let limit = self.launch.limits.output_bytes;
+        let read = match &self.control {
+            None => read_output(&self.launch.output, limit),
+            Some(control) => control.output().map_or(OutputFile::Bytes(Vec::new()), |run| read_output_in(run, limit)),
+        };
+        match read {
+            OutputFile::Bytes(bytes) => OutputFile::Bytes(redact(&self.launch.secrets, bytes)),
+            other => other,
         }
     }
 
-    /// Takes output and requests until the leader has ended.
-    async fn watch(&mut self, mut stops: UnboundedReceiver<Millis>) {
+    /// Tells what a box said: that the program runs, and what it was refused.
+    fn note_news(&mut self, news: Vec<News>, mut asker: Option<Asker>) -> Option<Asker> {
+        for one in news {
+            match one {
+                News::Started => {
+                    if let Some((process, reply)) = asker.take() {
+                        // Dropping the question undoes nothing.
+                        let _ = reply.send(Ok(process));
+                    }
+                }
+                News::Refused(violation) => {
+                    let text = format!("sandboxViolation: {}: {}", violation.kind.word(), violation.what);
+                    self.log.note(self.shared.clock.now(), text);
+                }
+            }
+        }
+        asker
+    }
+
+    /// Takes output and requests until the leader has ended. Gives back who still waits to hear whether it began.
+    async fn watch(&mut self, mut stops: UnboundedReceiver<Millis>, asker: Asker) -> Option<Asker> {
+        let mut asker = Some(asker);
+        if self.control.is_none() {
+            asker = self.note_news(vec![News::Started], asker);
+        }
         let mut shortest: Option<Millis> = None;
         let mut timers: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         loop {
             tokio::select! {
-                _ = self.handle.readable() => return,
+                _ = self.handle.readable() => return asker,
+                news = hear(self.control.as_mut()) => asker = self.note_news(news, asker),
                 guard = ready(self.stdout.fd.as_ref()) => {
                     match take(guard, &mut self.stdout.output, &mut self.log, &self.shared) {
                         Taken::All => {}
@@ -198,6 +271,10 @@ impl Supervised {
             self.kill();
         } else if first {
             self.log.note(self.shared.clock.now(), format!("asked to end (TERM); killed after {grace}"));
+            if let Some(control) = &self.control {
+                // Only the program inside is to hear it.
+                return control.cancel();
+            }
             let escaped = self.shared.family.borrow_mut().mark(self.launch.run);
             // CONT, because a stopped process would not hear TERM.
             for signal in [Signal::TERM, Signal::CONT] {
@@ -229,7 +306,9 @@ impl Supervised {
         loop {
             match self.look_for_rest() {
                 Rest::Targets(targets) => {
-                    let outside = targets.iter().filter(|target| target.group != group);
+                    // What is left of a box ends with it; nothing can leave one.
+                    let counts = self.control.is_none();
+                    let outside = targets.iter().filter(|target| counts && target.group != group);
                     escaped.extend(outside.map(|target| target.seen));
                     self.kill_all(&targets).await;
                 }
@@ -307,16 +386,40 @@ impl Pipe {
                 Ok(0) | Err(_) => self.fd = None,
             }
         }
-        self.output.stream.finish(log, at);
+        self.output.finish(log, at);
     }
 }
 
 impl Output {
     fn push(&mut self, log: &mut RunLog, at: Timestamp, bytes: &[u8]) {
-        self.stream.push(log, at, bytes);
-        if let Some(tap) = &self.tap {
-            tap.hear(self.source, bytes, at);
+        let shown = self.redactor.push(bytes);
+        if shown.is_empty() {
+            return;
         }
+        self.stream.push(log, at, &shown);
+        if let Some(tap) = &self.tap {
+            tap.hear(self.source, &shown, at);
+        }
+    }
+
+    /// The stream has ended.
+    fn finish(&mut self, log: &mut RunLog, at: Timestamp) {
+        let held = self.redactor.finish();
+        if !held.is_empty() {
+            self.stream.push(log, at, &held);
+            if let Some(tap) = &self.tap {
+                tap.hear(self.source, &held, at);
+            }
+        }
+        self.stream.finish(log, at);
+    }
+}
+
+/// What a box says; for ever nothing without one.
+async fn hear(control: Option<&mut Control>) -> Vec<News> {
+    match control {
+        Some(control) => control.hear().await,
+        None => pending().await,
     }
 }
 
@@ -392,6 +495,17 @@ pub(crate) fn signal_seen(seen: Seen, signal: Signal) -> Result<OwnedFd, Errno> 
     }
 }
 
+/// Reads `$ORC_OUTPUT` in the directory that a box had for it, and nothing else: it may be gone, a link, a pipe.
+fn read_output_in(run: &OwnedFd, limit: u64) -> OutputFile {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::openat(run, "output", flags, rustix::fs::Mode::empty()) {
+        Ok(fd) => read_regular(File::from(fd), limit),
+        Err(Errno::NOENT) => OutputFile::Bytes(Vec::new()),
+        Err(Errno::LOOP) => OutputFile::Unreadable { why: "it is a symbolic link".to_owned() },
+        Err(error) => OutputFile::Unreadable { why: std::io::Error::from(error).to_string() },
+    }
+}
+
 /// Reads `$ORC_OUTPUT`. Only a regular file: a pipe or device in its place would block us or never end, a link could
 /// point at what the program itself may not read.
 fn read_output(path: &Path, limit: u64) -> OutputFile {
@@ -404,6 +518,15 @@ fn read_output(path: &Path, limit: u64) -> OutputFile {
         }
         Err(error) => return OutputFile::Unreadable { why: error.to_string() },
     };
+    let read = read_regular(file, limit);
+    if matches!(read, OutputFile::Bytes(_)) {
+        // What it said is in memory now and soon in the store; left behind, it would only be removed with the flow.
+        let _ = std::fs::remove_file(path);
+    }
+    read
+}
+
+fn read_regular(file: File, limit: u64) -> OutputFile {
     let unreadable = |error: std::io::Error| OutputFile::Unreadable { why: error.to_string() };
     let length = match file.metadata() {
         Ok(found) if found.is_file() => found.len(),
@@ -417,11 +540,7 @@ fn read_output(path: &Path, limit: u64) -> OutputFile {
     }
     let mut bytes = Vec::new();
     match file.take(limit).read_to_end(&mut bytes) {
-        Ok(_) => {
-            // What it said is in memory now and soon in the store; left behind, it would only be removed with the flow.
-            let _ = std::fs::remove_file(path);
-            OutputFile::Bytes(bytes)
-        }
+        Ok(_) => OutputFile::Bytes(bytes),
         Err(error) => unreadable(error),
     }
 }

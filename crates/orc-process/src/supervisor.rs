@@ -22,7 +22,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::SetupError;
+use crate::egress::Proxies;
 use crate::family::{Family, open_arrivals};
+use crate::sandbox::Sandbox;
+use crate::sockets::Sockets;
 use crate::{reap, supervise};
 
 /// Bytes that one read may bring: what a pipe holds by default.
@@ -33,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) instance: InstanceId,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) reports: Reports,
+    /// Makes boxes; else why there are none.
+    pub(crate) sandbox: Result<Sandbox, String>,
 }
 
 /// What the thread is asked for.
@@ -49,6 +54,9 @@ pub(crate) struct Shared {
     pub(crate) instance: InstanceId,
     pub(crate) instance_name: String,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) sandbox: Result<Sandbox, String>,
+    pub(crate) proxies: Proxies,
+    pub(crate) sockets: Sockets,
     pub(crate) family: RefCell<Family>,
     pub(crate) buffer: RefCell<Vec<u8>>,
 }
@@ -68,6 +76,8 @@ struct Live {
 /// Something that ends on the loop.
 enum Done {
     Run(Report),
+    /// Its program never began; whoever asked for it knows.
+    NotStarted(RunId),
     Other,
 }
 
@@ -98,6 +108,9 @@ pub(crate) fn run(
                 instance: settings.instance,
                 instance_name,
                 clock: settings.clock,
+                sandbox: settings.sandbox,
+                proxies: Proxies::default(),
+                sockets: Sockets::default(),
                 family: RefCell::new(family),
                 buffer: RefCell::new(vec![0; READ_BYTES]),
             };
@@ -155,9 +168,7 @@ impl Supervisor {
     fn handle(&mut self, command: Command) {
         // A reply that nobody waits for any more changes nothing: a run gives its report in any case.
         match command {
-            Command::Start { launch, reply } => {
-                let _ = reply.send(self.start(*launch));
-            }
+            Command::Start { launch, reply } => self.start(*launch, reply),
             Command::Stop { run, grace } => {
                 if let Some(live) = self.live.get(&run) {
                     let _ = live.stops.send(grace);
@@ -177,26 +188,44 @@ impl Supervisor {
         }
     }
 
-    fn start(&mut self, launch: Launch) -> Result<Process, StartError> {
-        if self.closing.is_some() {
-            return Err(StartError::Closed);
-        }
-        if let Some(live) = self.live.get(&launch.run) {
-            return Ok(live.process.clone());
-        }
+    fn start(&mut self, launch: Launch, reply: oneshot::Sender<Result<Process, StartError>>) {
         let run = launch.run;
-        let (process, supervised) = supervise::start(launch, &self.shared)?;
+        let known = self.live.get(&run).map(|live| live.process.clone());
+        let started = match (&self.closing, known) {
+            (Some(_), _) => Err(StartError::Closed),
+            (None, Some(process)) => {
+                // Asked again; nobody waits any more for the first answer.
+                let _ = reply.send(Ok(process));
+                return;
+            }
+            (None, None) => supervise::start(launch, &self.shared),
+        };
+        let (process, supervised) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                let _ = reply.send(Err(error));
+                return;
+            }
+        };
         // Unbounded: each message is a person or an alarm asking again.
         let (stops, asked) = mpsc::unbounded_channel();
         self.live.insert(run, Live { process: process.clone(), stops });
-        self.work.push(Box::pin(async move { Done::Run(supervised.run(asked).await) }));
-        Ok(process)
+        self.work.push(Box::pin(async move {
+            match supervised.run(asked, (process, reply)).await {
+                Some(report) => Done::Run(report),
+                None => Done::NotStarted(run),
+            }
+        }));
     }
 
     fn finish(&mut self, done: Done) {
-        if let Done::Run(report) = done {
-            self.live.remove(&report.run);
-            (self.reports)(report);
+        match done {
+            Done::Run(report) => {
+                self.live.remove(&report.run);
+                (self.reports)(report);
+            }
+            Done::NotStarted(run) => drop(self.live.remove(&run)),
+            Done::Other => {}
         }
     }
 

@@ -170,8 +170,9 @@ impl Sandbox {
             let home = &command.confinement.home;
             self.make_private(home).map_err(|source| StartError::File { file: home.clone(), source })?;
         }
-        let request = Request { confinement: command.confinement, temp: None, output_bytes: 0 };
-        let frame = line::first_call(command.argv, command.env.clone(), command.directory);
+        let request =
+            Request { confinement: command.confinement, temp: None, output_bytes: 0, egress: None, groups: Vec::new() };
+        let frame = line::first_call(command.argv, command.env.clone(), command.directory, false);
         let frame = frame.map_err(|error| StartError::Box { what: error.to_string() })?;
         let (kept, stdout) = match command.stdout {
             Stdout::Kept { .. } => (true, Stdio::piped()),

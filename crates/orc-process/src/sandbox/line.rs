@@ -25,6 +25,8 @@ pub(crate) const RUN: &str = "/orc/run";
 pub(crate) const OUTPUT: &str = "/orc/run/output";
 /// `$ORC_TEMP` inside.
 pub(crate) const TEMP: &str = "/orc/temp";
+/// The socket of its proxy inside.
+pub(crate) const EGRESS: &str = "/orc/egress.sock";
 /// Our own program inside.
 const EXECUTABLE: &str = "/orc/orchestrator";
 /// Bytes beside `$ORC_OUTPUT` in its directory.
@@ -82,6 +84,10 @@ pub(crate) struct Request<'a> {
     pub(crate) temp: Option<&'a Path>,
     /// Bytes of `$ORC_OUTPUT`.
     pub(crate) output_bytes: u64,
+    /// The socket of its proxy, when it has a network.
+    pub(crate) egress: Option<&'a Path>,
+    /// Groups of its limits, as directories.
+    pub(crate) groups: Vec<PathBuf>,
 }
 
 /// What every box sees of the machine.
@@ -161,7 +167,12 @@ pub(crate) fn first_call(
     argv: &[String],
     mut env: BTreeMap<String, String>,
     directory: &Path,
+    network: bool,
 ) -> Result<Vec<u8>, FrameError> {
+    if network {
+        let own = crate::relay::environment(crate::relay::PORT).into_iter();
+        env.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    }
     for (name, value) in [("HOME", HOME), ("TMPDIR", "/tmp"), ("USER", USER), ("LOGNAME", USER)] {
         env.insert(name.to_owned(), value.to_owned());
     }
@@ -198,6 +209,9 @@ impl Sandbox {
         } else {
             line.bind("--bind", confinement.home.clone(), Path::new(HOME));
         }
+        if let Some(socket) = request.egress {
+            line.bind("--bind", socket.to_owned(), Path::new(EGRESS));
+        }
         for mount in &confinement.mounts {
             line.words([if mount.writable { "--bind" } else { "--ro-bind" }]);
             line.0.push(match mount.source.clone() {
@@ -208,7 +222,13 @@ impl Sandbox {
         }
         line.words(["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", EXECUTABLE, "box-init"]);
         let user = inner.staged.then_some((inner.user.uid, inner.user.gid));
-        Entrance { user, groups: Vec::new(), line: line.0 }
+        Entrance { user, groups: request.groups.clone(), line: line.0 }
+    }
+
+    /// Gives a file of ours to whom everything inside is.
+    pub(crate) fn hand_over(&self, path: &Path) -> io::Result<()> {
+        let BoxUser { uid, gid } = self.inner.user;
+        if self.inner.staged { std::os::unix::fs::lchown(path, Some(uid), Some(gid)) } else { Ok(()) }
     }
 
     /// Makes a directory that is bound into a box, private to whom everything inside is.
