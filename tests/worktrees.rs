@@ -195,6 +195,55 @@ fn what_a_crash_left_in_a_copy_is_shown_and_rescued() {
 }
 
 #[test]
+fn work_of_a_step_that_failed_is_found_when_its_copy_is_gone() {
+    let world = repository();
+    pipeline(&world, "half", "steps:\n  half: { run: 'echo half > h.txt; exit 3' }\n");
+    let said = world.run_to(1, &["run", "half"]);
+    let flow = world.flow_of("half").unwrap();
+    assert!(said.out.contains(&format!("orchestrator worktrees show {flow}")), "{}", said.out);
+    let document = world.json(&["worktrees", "show", &flow, "--step", "half"]);
+    assert_eq!(document["worktrees"], serde_json::json!([]), "its flow is over");
+    let held = &document["rescued"][0];
+    let store = PathBuf::from(held["store"].as_str().unwrap());
+    let reference = held["reference"].as_str().unwrap();
+    assert_eq!(git(&store, &["show", &format!("{reference}:h.txt")]), "half");
+    let shown = world.run_to(0, &["worktrees", "show", &flow]).out;
+    assert!(shown.starts_with("rescued: ") && shown.contains(" fetch "), "{shown}");
+}
+
+#[test]
+fn what_is_secret_is_shown_nowhere() {
+    let world = repository();
+    world.write("orchestrator.yaml", "secrets: { TOKEN: { env: THE_TOKEN } }\n");
+    let script = "echo it is $TOKEN; echo said=$TOKEN >> $ORC_OUTPUT; echo $TOKEN >&2; exit 3";
+    pipeline(&world, "quiet", &format!("steps:\n  quiet: {{ box: {{ secrets: [TOKEN] }}, run: '{script}' }}\n"));
+    let say = |args: &[&str]| {
+        let said = support::said(&world.command(args).env("THE_TOKEN", "open-sesame-4711").output().unwrap());
+        format!("{}{}", said.out, said.err)
+    };
+    let mut all = vec![say(&["run", "quiet"])];
+    let flow = world.flow_of("quiet").unwrap();
+    let commands: [&[&str]; 8] = [
+        &["logs", &flow],
+        &["logs", &flow, "--events", "--output", "jsonl"],
+        &["flows", "show", &flow, "--output", "json"],
+        &["explain", &flow],
+        &["status"],
+        &["incidents"],
+        &["config", "show", "--origin"],
+        &["run", "quiet", "--dry-run"],
+    ];
+    all.extend(commands.iter().map(|args| say(args)));
+    assert!(all[1].contains("it is ***"), "{}", all[1]);
+    for said in &all {
+        assert!(!said.contains("open-sesame-4711"), "{said}");
+    }
+    assert!(all[7].contains("the variable THE_TOKEN"), "{}", all[7]);
+    let database = std::fs::read(world.data().join("orchestrator.db")).unwrap();
+    assert!(!String::from_utf8_lossy(&database).contains("open-sesame-4711"), "not in the store either");
+}
+
+#[test]
 fn copies_of_flows_that_nobody_knows_go_after_a_rescue() {
     let world = repository();
     let flow = left_behind(&world);

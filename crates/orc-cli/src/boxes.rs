@@ -231,6 +231,13 @@ impl Worktrees for OnDemand {
         }
         self.get().map(|worktrees| worktrees.saved(repositories, tips)).unwrap_or_default()
     }
+
+    fn rescued(&self, flow: FlowId, repositories: &[Repository]) -> Vec<SavedRef> {
+        if repositories.is_empty() || !self.copies.exists() {
+            return Vec::new();
+        }
+        self.get().map(|worktrees| worktrees.rescued(flow, repositories)).unwrap_or_default()
+    }
 }
 
 /// Bounds of a box in which git looks at a copy: it must manage any repository, and an agent's leftovers must not eat the

@@ -19,7 +19,7 @@ use serde::Serialize;
 mod hints;
 mod waits;
 
-pub(crate) use self::hints::answer;
+pub(crate) use self::hints::{answer, is_of_machine};
 pub(crate) use self::waits::{closing, other, who_may, words};
 
 use crate::evidence::{Carrier, Says, Seen};

@@ -275,4 +275,7 @@ pub trait Worktrees: Send + Sync {
 
     /// Where the commits of a tip are held, for people.
     fn saved(&self, repositories: &[Repository], tips: &[Tip]) -> Vec<SavedRef>;
+
+    /// References that hold what was rescued of the copies of a flow, the copies being there or not; for people.
+    fn rescued(&self, flow: FlowId, repositories: &[Repository]) -> Vec<SavedRef>;
 }

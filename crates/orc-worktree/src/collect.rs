@@ -100,4 +100,19 @@ impl Trees {
         }
         saved
     }
+
+    pub(crate) fn rescued(&self, flow: FlowId, repositories: &[Repository]) -> Vec<SavedRef> {
+        let prefix = format!("refs/orc/rescue/{}", flow.file_name());
+        let of = |repository: &Repository| {
+            let store = self.store_of(repository);
+            let names = store.list(&prefix).unwrap_or_default();
+            let (repository, store) = (repository.path.clone(), store.path.clone());
+            names.into_iter().map(move |(name, _)| SavedRef {
+                repository: repository.clone(),
+                store: store.clone(),
+                name,
+            })
+        };
+        repositories.iter().flat_map(of).collect()
+    }
 }

@@ -297,4 +297,8 @@ impl Worktrees for GitWorktrees {
     fn saved(&self, repositories: &[Repository], tips: &[Tip]) -> Vec<SavedRef> {
         self.trees.saved(repositories, tips)
     }
+
+    fn rescued(&self, flow: FlowId, repositories: &[Repository]) -> Vec<SavedRef> {
+        self.trees.rescued(flow, repositories)
+    }
 }

@@ -28,6 +28,8 @@ use crate::view::made::{Made, quoted, take_over};
 
 /// Bytes of a patch that are printed.
 const PATCH_BYTES: u64 = 64 << 20;
+/// Names of steps that are certainly whole in references.
+const LONGEST_NAME: usize = 100;
 
 pub(crate) async fn list(context: &Context, args: &WorktreesListArgs) -> CommandResult {
     let flow = match &args.flow {
@@ -139,6 +141,17 @@ impl Target {
         }
     }
 
+    /// What was rescued of its copies, or of that of the step.
+    fn rescued(&self, worktrees: &dyn Worktrees) -> Vec<SavedRef> {
+        let mut rescued = worktrees.rescued(self.id, self.repositories());
+        // A reference has the step's name, with its dots encoded and its length bounded: one that may be cut is not judged.
+        let name = self.step.as_ref().map(|path| path.file_name().replace('.', "%2e"));
+        if let Some(name) = name.filter(|name| name.len() < LONGEST_NAME) {
+            rescued.retain(|held| held.name.contains(&format!("/{name}/")));
+        }
+        rescued
+    }
+
     fn repositories(&self) -> &[Repository] {
         self.flow.as_ref().map(|flow| flow.spec.repositories.as_slice()).unwrap_or_default()
     }
@@ -153,6 +166,7 @@ pub(crate) async fn show(context: &Context, args: &WorktreeShowArgs) -> CommandR
     let worktrees = context.copies();
     let target = Target::find(context, worktrees.as_ref(), &args.of).await?;
     let results = target.results();
+    let rescued = target.rescued(worktrees.as_ref());
     let made = |tips: &[Tip]| Made::of_tips(target.repositories(), tips, Some(worktrees.as_ref()));
     if args.output.output != Form::Table {
         let result = |(step, tip): &(&Step, &Tip)| json!({ "step": step.path, "made": made(std::slice::from_ref(*tip)).document() });
@@ -161,6 +175,7 @@ pub(crate) async fn show(context: &Context, args: &WorktreeShowArgs) -> CommandR
             "flow": target.id,
             "worktrees": target.copies.iter().map(copy_document).collect::<Vec<_>>(),
             "results": results.iter().map(result).collect::<Vec<_>>(),
+            "rescued": references_document(&rescued),
         });
         output::document(args.output.output, &document, Some("results"))?;
         return Ok(Exit::Success);
@@ -171,8 +186,12 @@ pub(crate) async fn show(context: &Context, args: &WorktreeShowArgs) -> CommandR
     }
     let tips: Vec<Tip> = results.into_iter().map(|(_, tip)| tip.clone()).collect();
     text.push_str(&made(&tips).whole_text());
+    if !rescued.is_empty() {
+        text.push_str("rescued: in a copy, and in no result\n");
+        text.extend(commands_of(&target, &rescued).iter().map(|command| format!("    {command}\n")));
+    }
     if text.is_empty() {
-        say("no private copy is left of it, and it changed nothing");
+        say("no private copy is left of it, it changed nothing, and nothing was rescued");
         return Ok(Exit::Success);
     }
     output::text(&text)?;
@@ -347,11 +366,8 @@ pub(super) fn of_worktrees(error: WorktreeError) -> Failure {
     let hint = match &error {
         WorktreeError::Box { .. } => "`orchestrator doctor` says what boxes need",
         WorktreeError::NoCopy { .. } => "`orchestrator worktrees list` shows the copies there are",
-        WorktreeError::NoRepository { .. } | WorktreeError::NoCommit { .. } | WorktreeError::Conflict(_) => {
-            "look at the repository that is named"
-        }
-        WorktreeError::Git { .. } => "`orchestrator doctor` checks git; the data directory holds our own repositories",
         WorktreeError::File { .. } => "`orchestrator doctor` checks the data directory",
+        _ => "`orchestrator worktrees list` shows how the copies stand, `orchestrator doctor` checks git",
     };
     unavailable("the private copies cannot be used").because(error).hint(hint)
 }

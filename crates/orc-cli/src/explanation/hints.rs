@@ -99,7 +99,7 @@ const fn is_conflict(failure: &Failure) -> bool {
 }
 
 /// No place could be made for it: a log has nothing about that.
-pub(super) const fn is_of_machine(failure: &Failure) -> bool {
+pub(crate) const fn is_of_machine(failure: &Failure) -> bool {
     matches!(failure.family, ErrorFamily::SandboxInfrastructure)
         && matches!(failure.cause, Cause::Worktree | Cause::Start)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use orc_domain::flow::{Flow, FlowOutcome, FlowState, Step, StepOutcome, StepState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{FlowId, RunId};
+use orc_domain::run::{Cause, Failure};
 use orc_domain::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,6 +13,7 @@ use super::columns::clean_line;
 use super::made::Made;
 use super::place;
 use super::progress::{Progress, Shown, StepProgress};
+use crate::explanation::is_of_machine;
 
 /// `orc/flow/1`: the flow, its steps and outputs, as one document.
 pub(crate) fn document(flow: &Flow, pipeline: &Pipeline, made: &Made) -> Value {
@@ -132,7 +134,10 @@ pub(crate) fn text(id: FlowId, progress: &Progress, known: Option<(&Flow, &Pipel
         return text;
     }
     if let Some((step, run)) = failed_first(progress, known) {
-        text.push_str(&format!("`{}` failed first; what it printed: orchestrator logs {run}\n", step.path));
+        text.push_str(&format!("`{}` failed first; {}\n", step.path, look_closer(id, step, run)));
+    }
+    if flow.is_some_and(|flow| !flow.spec.repositories.is_empty()) {
+        text.push_str(&format!("what its steps left in their copies: orchestrator worktrees show {id}\n"));
     }
     text.push_str(&format!("to run what did not succeed again: orchestrator retry {id}\n"));
     text
@@ -165,6 +170,19 @@ fn failed_first<'a>(progress: &'a Progress, known: Option<(&Flow, &Pipeline)>) -
     };
     let first = progress.steps.iter().filter(failed).min_by_key(|step| step.ended_at)?;
     Some((first, first.run?))
+}
+
+/// Where more is said about a failure: a step that never began has no log.
+fn look_closer(flow: FlowId, step: &StepProgress, run: RunId) -> String {
+    match &step.state {
+        Shown::Finished(StepOutcome::Failed(failure)) if is_of_machine(failure) => {
+            "what this machine lacks: orchestrator doctor".to_owned()
+        }
+        Shown::Finished(StepOutcome::Failed(Failure { cause: Cause::Conflict(_), .. })) => {
+            format!("what can be done: orchestrator explain {flow} --step '{}'", step.path)
+        }
+        _ => format!("what it printed: orchestrator logs {run}"),
+    }
 }
 
 fn step_line(step: &StepProgress, width: usize, at: Timestamp) -> String {
