@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use orc_domain::confine::paths::HIDDEN;
 use orc_domain::graph::RepositorySpec;
-use orc_domain::identity::{Author, DEFAULT_DOMAIN};
+use orc_domain::identity::Author;
 use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::principal::Principal;
 use orc_domain::tree::{PrivateCopy, Repository, Tip, Tree};
@@ -22,45 +23,24 @@ use orc_ports::worktrees::{
 };
 use orc_process::sandbox::{BoxUser, BoxedCommand, Missing, Sandbox, SandboxSettings, Stdin, Stdout};
 use orc_runtime::{BoxShape, CoAuthors};
+use orc_spec::settings::{BoxSettings, Person, SecretSource, Settings, Strategy};
 use orc_worktree::{Choice, GitWorktrees, Options, Owner};
 
+use crate::args::LimitArgs;
 use crate::context::Context;
 use crate::host;
 
-/// Paths below home that no box may reach, whatever a pipeline says: keys, tokens, and what other programs keep of them.
-const HIDDEN_AT_HOME: &[&str] = &[
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".config/gcloud",
-    ".config/gh",
-    ".docker",
-    ".kube",
-    ".netrc",
-    ".git-credentials",
-    ".npmrc",
-    ".pypirc",
-    ".cargo/credentials.toml",
-    ".cargo/credentials",
-    ".claude",
-    ".codex",
-    ".config/op",
-    ".password-store",
-];
-/// The same elsewhere.
-const HIDDEN: &[&str] =
-    &["/proc", "/sys", "/dev", "/run", "/var/run", "/boot", "/root/.ssh", "/etc/shadow", "/etc/ssh"];
-
 /// What boxes are made of here, or what is missing.
-pub(crate) fn sandbox() -> Result<Sandbox, Vec<Missing>> {
+pub(crate) fn sandbox(settings: &Settings) -> Result<Sandbox, Vec<Missing>> {
     let executable = host::executable().map_err(|why| {
         vec![Missing {
             what: format!("our own program is not known: {why}"),
             install: "start it by its path".to_owned(),
         }]
     })?;
-    Sandbox::probe(&SandboxSettings { user: box_user(), executable })
+    let BoxSettings { uid, gid, .. } = &settings.boxes;
+    let named = uid.value.map(|uid| BoxUser { uid, gid: gid.value.unwrap_or(uid) });
+    Sandbox::probe(&SandboxSettings { user: named.or_else(box_user), executable })
 }
 
 /// The user that `doctor --fix` makes.
@@ -71,46 +51,107 @@ pub(crate) fn box_user() -> Option<BoxUser> {
 
 impl Context {
     /// What boxes of an instance are like.
-    pub(crate) fn box_shape(&self) -> BoxShape {
+    pub(crate) fn box_shape(&self, settings: &Settings) -> BoxShape {
         let home = host::home();
-        let mut hidden: Vec<PathBuf> = HIDDEN.iter().map(PathBuf::from).collect();
-        hidden.extend(HIDDEN_AT_HOME.iter().map(|path| home.join(path)));
+        let kernel = ["/proc", "/sys", "/dev"].map(PathBuf::from);
+        let mut hidden: Vec<PathBuf> = HIDDEN.iter().map(|(path, _)| below(&home, path)).chain(kernel).collect();
         hidden.push(self.data.root().to_owned());
+        let mebibytes = |count: u32| u64::from(count) << 20;
+        let BoxSettings { processes, memory_mb, disk_mb, open_files, .. } = &settings.boxes;
+        let secrets = settings.secrets.value.iter();
+        let people = settings.people.value.clone();
         BoxShape {
-            home,
             hidden,
-            limits: BoxLimits { processes: 512, memory_bytes: 8 << 30, disk_bytes: 10 << 30, open_files: 4096 },
+            limits: BoxLimits {
+                processes: processes.value,
+                memory_bytes: mebibytes(memory_mb.value),
+                disk_bytes: mebibytes(disk_mb.value),
+                open_files: open_files.value,
+            },
             host_env: host::variables(),
-            secrets: BTreeMap::new(),
-            domain: DEFAULT_DOMAIN.to_owned(),
-            co_author: CoAuthors::new(|_: &Principal| None),
+            secrets: secrets.map(|(name, source)| (name.clone(), read_secret(&home, source))).collect(),
+            domain: settings.agents_domain.value.clone(),
+            co_author: CoAuthors::new(move |who| co_author(&people, who)),
+            home,
         }
     }
+}
+
+/// A path of a rule, `~` resolved.
+fn below(home: &Path, path: &str) -> PathBuf {
+    path.strip_prefix("~/").map_or_else(|| PathBuf::from(path), |rest| home.join(rest))
+}
+
+/// The value of a secret, or why there is none. Read once, when somebody begins to carry flows on.
+fn read_secret(home: &Path, source: &SecretSource) -> Result<String, String> {
+    let value = match source {
+        SecretSource::Variable(name) => {
+            host::variable(name).ok_or_else(|| format!("the variable {name} is not set"))?
+        }
+        SecretSource::File(path) => {
+            let text = std::fs::read_to_string(below(home, path)).map_err(|error| format!("`{path}`: {error}"))?;
+            text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text)).unwrap_or(&text).to_owned()
+        }
+    };
+    if value.is_empty() { Err("it is empty".to_owned()) } else { Ok(value) }
+}
+
+/// The line that names somebody of the settings who has an account of GitHub with a login.
+fn co_author(people: &BTreeMap<String, Person>, who: &Principal) -> Option<String> {
+    let is = |name: &str, person: &Person| match who {
+        Principal::Os(uid) => person.os == Some(*uid),
+        Principal::Github(id) => person.github == Some(*id),
+        Principal::Person(known) => known == name,
+        Principal::Token(_) | Principal::Agent(_) | Principal::System => false,
+    };
+    let (name, person) = people.iter().find(|(name, person)| is(name, person))?;
+    // Their name in the settings is their login, as far as anybody has said.
+    Some(Author::github(person.github?, name).ok()?.co_authored_by())
 }
 
 impl Context {
     /// Private copies of this data directory, for an instance that may hold it or not.
     pub(crate) fn worktrees(&self, instance: InstanceId) -> Arc<dyn Worktrees> {
+        // Mistakes in settings end whoever starts something; here they only keep copies closed.
+        let settings = self.settings(&LimitArgs::default()).map_err(|error| error.to_string());
         let root = self.data.worktrees();
         let copies = root.join("copies");
         let clock = host::clock();
-        let open = move || open_worktrees(root.clone(), instance, Arc::clone(&clock));
+        let open = move || {
+            let settings = settings.as_ref().map_err(Clone::clone)?;
+            open_worktrees(root.clone(), (instance, Arc::clone(&clock)), settings)
+        };
         Arc::new(OnDemand { open: Box::new(open), opened: OnceLock::new(), copies })
     }
 }
 
-fn open_worktrees(root: PathBuf, instance: InstanceId, clock: Arc<dyn Clock>) -> Result<Arc<dyn Worktrees>, String> {
-    let sandbox = sandbox().map_err(|missing| {
+/// How the settings want copies to be made. Without a word of theirs, a plain copy will do where a command is only to run
+/// a pipeline: that it is one is shown by `doctor` and `worktrees list`.
+const fn choice(strategy: Strategy) -> Choice {
+    match strategy {
+        Strategy::Auto => Choice::Auto { allow_clone: true },
+        Strategy::Overlay => Choice::Fixed(orc_worktree::Strategy::Overlay),
+        Strategy::Btrfs => Choice::Fixed(orc_worktree::Strategy::Btrfs),
+        Strategy::Clone => Choice::Fixed(orc_worktree::Strategy::Clone),
+    }
+}
+
+fn open_worktrees(
+    root: PathBuf,
+    (instance, clock): (InstanceId, Arc<dyn Clock>),
+    settings: &Settings,
+) -> Result<Arc<dyn Worktrees>, String> {
+    let sandbox = sandbox(settings).map_err(|missing| {
         let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
         lines.join("; ")
     })?;
     let owner = sandbox.user();
-    let author = Author::pipeline("orchestrator", DEFAULT_DOMAIN).map_err(|error| error.to_string())?;
+    let author = Author::pipeline("orchestrator", &settings.agents_domain.value).map_err(|error| error.to_string())?;
     let options = Options {
         root,
         instance,
         owner: (host::user() == 0).then_some(Owner { uid: owner.uid, gid: owner.gid }),
-        choice: Choice::Auto { allow_clone: true },
+        choice: choice(settings.strategy.value),
         author,
         program_path: host::variable("PATH").unwrap_or_default(),
         boxes: Arc::new(InBox(sandbox)),

@@ -15,6 +15,8 @@ use orc_runtime::data_dir::{DataDirError, DataLock, Holder, Taken};
 use orc_runtime::{Dispatcher, Parts, Recovered, Router, Shape};
 use orc_store_sqlite::{SqliteReader, SqliteStore, put_earlier_aside};
 
+use crate::args::LimitArgs;
+use crate::boxes;
 use crate::context::Context;
 use crate::failure::{CommandResult, Failure, unavailable};
 use crate::feed::of_dispatcher;
@@ -65,7 +67,8 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     let store = SqliteStore::open(&data.database()).await.map_err(of_store)?;
     let reader = SqliteReader::open(&data.database()).await.map_err(of_store)?;
     let router = Arc::new(Router::new(Arc::clone(&clock)));
-    let executor = ProcessExecutor::new(instance, Arc::clone(&clock), router.reports());
+    let boxes = boxes::sandbox(&context.settings(&LimitArgs::default())?);
+    let executor = ProcessExecutor::with_boxes(instance, Arc::clone(&clock), router.reports(), boxes);
     let executor = executor.map_err(|error| unavailable("cannot start processes").because(error))?;
     let parts = Parts {
         store: Arc::new(store),

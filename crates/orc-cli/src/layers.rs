@@ -71,7 +71,7 @@ impl Context {
             host_env: host::passed_variables(&settings.pass_env.value),
             command: command.to_owned(),
             retention: self.retention(&settings),
-            boxes: self.box_shape(),
+            boxes: self.box_shape(&settings),
             standing: standings(settings.people.value, settings.groups.value),
         })
     }

@@ -11,7 +11,7 @@ mod trial;
 
 use std::path::Path;
 
-use orc_spec::settings::Sandbox;
+use orc_spec::settings::{Sandbox, Settings};
 use orc_store_sqlite as store;
 use orc_worktree::Choice;
 use rustix::fs::Access;
@@ -110,7 +110,9 @@ pub(crate) async fn run(context: &Context, args: DoctorArgs) -> CommandResult {
 /// Boxes and private copies. A box dies with the thread that made it, and this one waits.
 fn confinement(context: &Context, required: bool, choice: Choice, bubblewrap: Option<&str>) -> Vec<Finding> {
     tokio::task::block_in_place(|| {
-        let seen = boxes::look(required, bubblewrap);
+        // Settings with mistakes are told above; then boxes are looked at as without any.
+        let settings = context.settings(&LimitArgs::default()).unwrap_or_else(|_| Settings::resolve(&[]));
+        let seen = boxes::look(&settings, required, bubblewrap);
         let mut findings = seen.findings;
         findings.push(trees::look(context, seen.sandbox.as_ref(), choice));
         findings

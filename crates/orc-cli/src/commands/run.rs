@@ -95,9 +95,10 @@ fn not_pinned(error: WorktreeError) -> Failure {
         WorktreeError::Box { .. } => {
             "`orchestrator doctor` says what this machine has, `orchestrator doctor --fix` makes the box user"
         }
-        WorktreeError::NoCopy { .. } | WorktreeError::Conflict(_) | WorktreeError::Git { .. } | WorktreeError::File { .. } => {
-            "`orchestrator doctor` says what this machine can do"
-        }
+        WorktreeError::NoCopy { .. }
+        | WorktreeError::Conflict(_)
+        | WorktreeError::Git { .. }
+        | WorktreeError::File { .. } => "`orchestrator doctor` says what this machine can do",
     };
     unavailable("private copies cannot be made").because(error).hint(hint)
 }

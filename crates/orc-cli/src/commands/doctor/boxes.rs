@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use orc_ports::executor::{BoxLimits, Confinement, Exit};
 use orc_process::sandbox::{BoxedCommand, Sandbox, Stdin, Stdout};
+use orc_spec::settings::Settings;
 use rustix::fs::Access;
 
 use super::Finding;
@@ -34,9 +35,9 @@ pub(super) struct Seen {
 
 /// Looks for what boxes need, makes one, and looks around in it. Blocks for as long as that takes. `required`: without
 /// one, nothing runs.
-pub(super) fn look(required: bool, bubblewrap: Option<&str>) -> Seen {
+pub(super) fn look(settings: &Settings, required: bool, bubblewrap: Option<&str>) -> Seen {
     const NAME: &str = "box";
-    let sandbox = match boxes::sandbox() {
+    let sandbox = match boxes::sandbox(settings) {
         Ok(sandbox) => sandbox,
         Err(missing) => {
             let finding = |one: orc_process::sandbox::Missing| not_there(NAME, required, one.what, one.install);
