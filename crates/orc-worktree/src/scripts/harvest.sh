@@ -33,6 +33,8 @@ files_of() {
 }
 
 cd "$W" || exit 10
+# git waits for a pipe in the place of one of its files.
+find .git/ ! -type d ! -type f ! -type l -exec rm -f {} + 2>/dev/null
 if [ -s "$E/in.pack" ]; then
 	git index-pack --stdin --fix-thin <"$E/in.pack" >/dev/null || exit 11
 fi
@@ -65,7 +67,7 @@ parent=${head:-$START}
 git read-tree -m "$parent" 2>/dev/null || git read-tree "$parent" || exit 12
 
 # What nobody can read cannot be kept, and a pipe in the place of a file of git's would be waited for.
-find . -path ./.git -prune -o -type p -name '.git*' -exec rm -f {} + -o -type d ! -perm -u=rwx -exec chmod u+rwx {} \; \
+find . -path ./.git -prune -o -type p \( -name '.git*' -o -path '*/.git/*' \) -exec rm -f {} + -o -type d ! -perm -u=rwx -exec chmod u+rwx {} \; \
 	-o -type f ! -perm -u=r -exec chmod u+r {} + 2>/dev/null
 
 if [ -n "$own" ] && [ -f "$own/index" ] && [ ! -L "$own/index" ] &&
