@@ -10,7 +10,7 @@ use orc_domain::wait::Wait;
 use orc_engine::child_id;
 use orc_testkit::fixture::{child, numbers, output, pipeline, read, step};
 
-use crate::scene::{Scene, children, secs, tells};
+use crate::scene::{Scene, children, ended, secs, tells};
 
 fn inner() -> Pipeline {
     let mut inner = pipeline(vec![step("x")], vec![]);
@@ -35,8 +35,7 @@ fn a_child_is_started_with_its_inputs_and_hands_its_outputs_over() {
     assert_eq!(decision.claims, [], "it holds no slot");
     assert_eq!(scene.picture(), ["a: succeeded", "c: waits for flow", "b: blocked"]);
     let (flow, given) = (scene.child("c"), Some(output([("n", Value::Int(9))])));
-    let ended =
-        Input::ChildEnded { flow, outcome: FlowOutcome::Succeeded, output: given.clone(), detail: String::new() };
+    let ended = ended(flow, FlowOutcome::Succeeded, given.clone());
     scene.hear(ended.clone());
     assert_eq!(scene.step("c").output, given);
     assert_eq!(scene.picture()[2], "b: active");
@@ -68,7 +67,7 @@ fn a_failed_child_is_tried_again_as_another_flow_and_a_cancelled_one_is_not() {
     assert_eq!(scene.picture(), ["c: ready"]);
     scene.ring();
     assert_ne!(scene.child("c"), first);
-    let stale = Input::ChildEnded { flow: first, outcome: FlowOutcome::Succeeded, output: None, detail: String::new() };
+    let stale = ended(first, FlowOutcome::Succeeded, None);
     assert_eq!(scene.hear(stale).transitions, [Transition::ChildStray], "the end of an earlier attempt");
     scene.child_ended("c", FlowOutcome::Cancelled);
     assert_eq!(scene.outcome(), Some(FlowOutcome::Failed));

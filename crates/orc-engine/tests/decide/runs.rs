@@ -7,6 +7,7 @@ use orc_domain::input::{Ending, Input};
 use orc_domain::run::{ErrorFamily, RunOutcome, RunState, StopReason};
 use orc_domain::time::Millis;
 use orc_domain::transition::Transition;
+use orc_domain::tree::Place;
 use orc_domain::value::Value;
 use orc_testkit::fixture::{flow_id, literal, read, step};
 
@@ -25,7 +26,7 @@ fn a_start_carries_everything_and_its_ids_follow_from_flow_path_and_attempt() {
     };
     assert_eq!(*started, run);
     assert_eq!(command.argv, ["sh", "-eu", "-c", "true"]);
-    assert_eq!(command.directory, "/checkout");
+    assert_eq!(command.place, Place::InPlace { directory: "/checkout".to_owned() });
     assert_eq!((command.path.as_str(), command.attempt), ("a", 1));
     let env: Vec<(&str, &str)> = command.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let (flow, run, workspace) = (flow_id(1).to_string(), run.to_string(), scene.flow().spec.workspace.to_string());

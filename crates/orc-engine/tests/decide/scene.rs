@@ -309,7 +309,7 @@ impl Scene {
 
     pub(crate) fn child_ended(&mut self, path: &str, outcome: FlowOutcome) -> Decision {
         let flow = self.child(path);
-        self.hear(Input::ChildEnded { flow, outcome, output: None, detail: String::new() })
+        self.hear(ended(flow, outcome, None))
     }
 
     /// Somebody pauses the flow, or a step.
@@ -371,6 +371,7 @@ pub(crate) fn starts(decision: &Decision) -> Vec<String> {
     let paths = decision.effects.iter().filter_map(|effect| match &effect.kind {
         EffectKind::StartRun { command, .. } => Some(command.path.to_string()),
         EffectKind::StartAgent { call, .. } => Some(call.path.to_string()),
+        EffectKind::Join { path, .. } => Some(path.to_string()),
         EffectKind::StopRun { .. } | EffectKind::StartFlow { .. } | EffectKind::Tell { .. } => None,
     });
     paths.collect()
@@ -401,6 +402,11 @@ pub(crate) fn children(decision: &Decision) -> Vec<FlowSpec> {
         _ => None,
     });
     specs.collect()
+}
+
+/// A child flow ended so, and made no commits.
+pub(crate) fn ended(flow: FlowId, outcome: FlowOutcome, output: Option<Value>) -> Input {
+    Input::ChildEnded { flow, outcome, output, tips: Vec::new(), detail: String::new() }
 }
 
 pub(crate) fn owes() -> Ending {
