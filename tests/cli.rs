@@ -9,11 +9,12 @@ use support::{World, said};
 #[test]
 fn init_writes_an_example_that_validates_and_runs() {
     let world = World::new();
-    std::fs::create_dir(world.repo().join(".git")).unwrap();
+    world.commit();
     let first = world.run_to(0, &["init"]);
     assert!(first.out.contains("wrote pipelines/hello.yaml\nwrote orchestrator.yaml\n"), "{}", first.out);
     assert!(first.out.contains("orchestrator run hello"), "{}", first.out);
     assert!(!first.out.contains("no git repository"), "{}", first.out);
+    world.commit();
     let valid = world.run_to(0, &["validate"]);
     assert_eq!((valid.out.as_str(), valid.err.as_str()), ("", "2 files, no problems\n"));
     let ran = world.run_to(0, &["run", "hello", "--input", "greeting=Salut"]);
@@ -224,6 +225,7 @@ fn a_command_line_that_makes_no_sense_is_explained() {
 fn a_reader_that_goes_away_is_no_failure() {
     let world = World::new();
     world.run_to(0, &["init"]);
+    world.commit();
     world.run_to(0, &["run", "hello"]);
     let flow = world.json(&["flows", "list"])["flows"][0]["id"].as_str().unwrap().to_owned();
     let commands: [&[&str]; 8] = [

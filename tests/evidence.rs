@@ -284,6 +284,7 @@ fn the_database_is_looked_after() {
 fn ids_that_mean_nothing_are_told_apart() {
     let world = World::new();
     world.run_to(0, &["init"]);
+    world.commit();
     world.run_to(0, &["run", "hello"]);
     let unknown = "flow_01m8pyns4geg6s7xcb5ehsj88w";
     let cases: [(&[&str], i32, &str); 7] = [

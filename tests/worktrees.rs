@@ -5,45 +5,25 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{World, until};
+use support::{World, as_ann, git, until};
 
 /// A repository with one commit, and steps that work in copies of it.
 fn repository() -> World {
     let world = World::new();
     world.write("a.txt", "one\n");
-    git(&world.repo(), &["init", "-q", "-b", "main"]);
-    git(&world.repo(), &["add", "a.txt"]);
-    git(&world.repo(), &["commit", "-q", "-m", "first"]);
+    world.commit();
     world
-}
-
-/// What git prints; a user's own configuration has no say.
-#[expect(clippy::disallowed_methods, reason = "the test looks at the repository as its owner does")]
-fn git(directory: &Path, args: &[&str]) -> String {
-    let mut command = Command::new("git");
-    command.args(args).current_dir(directory).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
-    for who in ["AUTHOR", "COMMITTER"] {
-        command.env(format!("GIT_{who}_NAME"), "Ann").env(format!("GIT_{who}_EMAIL"), "ann@example.org");
-    }
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 /// Carries out a command that the program printed.
 #[expect(clippy::disallowed_methods, reason = "what a person would paste into a shell")]
 fn shell(line: &str) {
-    let mut command = Command::new("sh");
-    command.args(["-c", line]).env("GIT_CONFIG_GLOBAL", "/dev/null");
-    for who in ["AUTHOR", "COMMITTER"] {
-        command.env(format!("GIT_{who}_NAME"), "Ann").env(format!("GIT_{who}_EMAIL"), "ann@example.org");
-    }
-    let output = command.output().unwrap();
+    let output = as_ann(Command::new("sh").args(["-c", line])).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -91,8 +71,7 @@ fn held(world: &World, gate: &BoxGate) {
 fn what_a_flow_made_is_taken_over_with_the_commands_that_are_printed() {
     let world = repository();
     pipeline(&world, "fix", "steps:\n  fix: { run: 'echo two > b.txt' }\n");
-    git(&world.repo(), &["add", "."]);
-    git(&world.repo(), &["commit", "-q", "-m", "pipelines"]);
+    world.commit();
     let before = git(&world.repo(), &["rev-parse", "HEAD"]);
     let said = world.run_to(0, &["run", "fix"]);
     assert!(said.out.contains("made, and how to take it over\n"), "{}", said.out);

@@ -56,6 +56,15 @@ impl World {
         self.write(&format!("pipelines/{name}.yaml"), &format!("name: {name}\nworktree: in_place\n{text}"))
     }
 
+    /// Makes it a git repository if it is none, and commits everything in it.
+    pub(crate) fn commit(&self) {
+        if !self.repo().join(".git").exists() {
+            git(&self.repo(), &["init", "-q", "-b", "main"]);
+        }
+        git(&self.repo(), &["add", "."]);
+        git(&self.repo(), &["commit", "-q", "--allow-empty", "-m", "all of it"]);
+    }
+
     /// The program with these arguments, in the repository, with nothing of the caller's environment but `PATH`.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_orchestrator"));
@@ -127,6 +136,23 @@ impl World {
         let said = self.run(&args);
         serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{args:?}: {error}\n{}\n{}", said.out, said.err))
     }
+}
+
+/// What git prints; a user's own configuration has no say.
+pub(crate) fn git(directory: &Path, args: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.args(args).current_dir(directory);
+    let output = as_ann(&mut command).output().unwrap();
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A command whose git commits as somebody.
+pub(crate) fn as_ann(command: &mut Command) -> &mut Command {
+    for who in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{who}_NAME"), "Ann").env(format!("GIT_{who}_EMAIL"), "ann@example.org");
+    }
+    command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1")
 }
 
 pub(crate) fn said(output: &Output) -> Said {
