@@ -114,14 +114,18 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether a round changed nothing that the one before had not: neither a tree nor an output. Of steps without a private
-    /// copy nobody knows what they changed.
+    /// Whether a round changed nothing that the one before had not: neither a tree nor an output, so that the next one would
+    /// do the same again. Of what works in the user's checkout, waits, asks people or reaches a network nobody knows that.
     fn stands_still(&self, no: StepNo, first: StepNo) -> bool {
         let Some(repeat) = self.repeat(no) else { return false };
         let StepState::Waiting(Wait::Round(round)) = &self.step(no).state else { return false };
-        let in_place = |spec: &StepSpec| spec.action.is_run() && spec.worktree.from == StartFrom::InPlace;
+        let looks_out = |spec: &StepSpec| {
+            !spec.action.is_run() || spec.worktree.from == StartFrom::InPlace || !spec.rules.network.is_empty()
+        };
         let body = self.resident.repeat_body(no, first);
-        if repeat.until.is_none() || round.number < 2 || self.resident.pipeline.steps[body.specs()].iter().any(in_place)
+        if repeat.until.is_none()
+            || round.number < 2
+            || self.resident.pipeline.steps[body.specs()].iter().any(looks_out)
         {
             return false;
         }

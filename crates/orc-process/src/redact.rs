@@ -25,25 +25,26 @@ impl Redactor {
             return bytes.into();
         }
         self.held.extend_from_slice(bytes);
-        let shown = self.show();
-        shown.into()
+        self.show(false).into()
     }
 
-    /// What is still held back: the stream has ended, so it was the beginning of nothing.
+    /// What is still held back: the stream has ended, so nothing follows it.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.held)
+        self.show(true)
     }
 
-    fn show(&mut self) -> Vec<u8> {
+    fn show(&mut self, is_end: bool) -> Vec<u8> {
         let (mut shown, mut at) = (Vec::with_capacity(self.held.len()), 0);
         while at < self.held.len() {
             let rest = &self.held[at..];
+            let may_become = |secret: &&String| secret.len() > rest.len() && secret.as_bytes().starts_with(rest);
+            if !is_end && self.secrets.values().iter().any(|secret| may_become(&secret)) {
+                break;
+            }
             // The longest comes first, so that one that holds another goes as a whole.
             if let Some(secret) = self.secrets.values().iter().find(|secret| rest.starts_with(secret.as_bytes())) {
                 shown.extend_from_slice(MASK);
                 at += secret.len();
-            } else if self.secrets.values().iter().any(|secret| secret.as_bytes().starts_with(rest)) {
-                break;
             } else {
                 shown.push(rest[0]);
                 at += 1;

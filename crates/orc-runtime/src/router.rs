@@ -245,6 +245,7 @@ mod tests {
             output: OutputFile::Bytes(Vec::new()),
             last_line: String::new(),
             escaped: 0,
+            violations: Vec::new(),
             log_error: None,
         };
         let started = || Input::RunStarted { run, process: Process { pid: 4, start_ticks: 5, instance } };

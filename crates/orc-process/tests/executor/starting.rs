@@ -131,7 +131,7 @@ fn kind_of(error: &StartError) -> Option<(&'static str, ErrorKind)> {
         StartError::Program { source, .. } => Some(("program", source.kind())),
         StartError::Directory { source, .. } => Some(("directory", source.kind())),
         StartError::File { source, .. } => Some(("file", source.kind())),
-        StartError::Exhausted { .. } | StartError::Closed => None,
+        StartError::Box { .. } | StartError::Exhausted { .. } | StartError::Closed => None,
     }
 }
 
