@@ -32,7 +32,8 @@ pub(crate) async fn launch(
         WakeReason::PipelineStep | WakeReason::Conflict | WakeReason::UserMessage { .. } => None,
     };
     let (place, env, path) = (call.place.clone(), call.env.clone(), call.path.clone());
-    let who = Who { flow, run, path: &path, attempt: call.attempt, agent: Some(&call.profile.name) };
+    let told = call.prompt.iter().map(|part| part.text.as_str()).collect();
+    let who = Who { flow, run, path: &path, attempt: call.attempt, agent: Some(&call.profile.name), told };
     let settled = places::settle(shell, &who, place, env).await;
     let settled = settled.map_err(|ending| Input::RunEnded { run, ending, told: Some(nothing_told()) })?;
     let Settled { directory, confinement, env, conflict } = settled;

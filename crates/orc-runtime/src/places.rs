@@ -89,6 +89,8 @@ pub(crate) struct Who<'a> {
     pub(crate) attempt: u32,
     /// The agent's name; none: a command.
     pub(crate) agent: Option<&'a str>,
+    /// What it is told beside its variables.
+    pub(crate) told: Vec<&'a str>,
 }
 
 /// A place that is ready for a process.
@@ -159,6 +161,12 @@ pub(crate) async fn settle(
         mounts.extend(caches.map_err(|error| not_prepared(&error))?);
     }
     mounts.extend(ruled(&shell.shape.boxes, &rules).map_err(|detail| not_started(&detail))?);
+    let texts = env.values().map(String::as_str).chain(who.told.iter().copied());
+    for path in handed(&shell.data.kept(), texts) {
+        if is_kin(shell, who.flow, &path).await {
+            mounts.push(Mount { source: Source::Path(path.clone()), at: path, writable: false });
+        }
+    }
     let confinement = Confinement {
         masked: masked(&shell.shape.boxes, &mounts),
         mounts,
@@ -276,6 +284,48 @@ fn ruled(boxes: &BoxShape, rules: &BoxRules) -> Result<Vec<Mount>, String> {
     // What lies deeper is mounted later, so that nothing hides it.
     mounts.sort_by(|one, two| one.at.cmp(&two.at));
     Ok(mounts)
+}
+
+/// Artifacts that a run was told of: files that are named below `kept`. They are at the same place inside, read-only.
+fn handed<'a>(kept: &Path, texts: impl Iterator<Item = &'a str>) -> BTreeSet<PathBuf> {
+    let Some(prefix) = kept.to_str() else { return BTreeSet::new() };
+    let mut found = BTreeSet::new();
+    for text in texts {
+        for (at, _) in text.match_indices(prefix) {
+            let rest = &text[at..];
+            let end = rest.find(|letter: char| letter.is_whitespace() || "\"'`,;:()[]{}<>".contains(letter));
+            let path = Path::new(&rest[..end.unwrap_or(rest.len())]);
+            let below = path
+                .strip_prefix(kept)
+                .is_ok_and(|inner| inner.components().all(|part| matches!(part, std::path::Component::Normal(_))));
+            // A file of ours, found without following a link: what else a text may name is not handed over.
+            if below && path.symlink_metadata().is_ok_and(|about| about.is_file()) {
+                found.insert(path.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Whether an artifact belongs to a flow, to one below it, or to one that it carries on: a text from elsewhere may name any.
+async fn is_kin(shell: &Shell, flow: FlowId, artifact: &Path) -> bool {
+    let owner = artifact.parent().and_then(Path::parent).and_then(Path::file_name);
+    let Some(owner) = owner.and_then(crate::retention::flow_of) else { return false };
+    let spec = async |flow| shell.reader.flow_head(flow).await.ok().flatten().map(|(spec, _)| spec);
+    let (mut below, mut above) = (Some(owner), Some(flow));
+    while let Some(one) = below {
+        if one == flow {
+            return true;
+        }
+        below = spec(one).await.and_then(|spec| spec.parent).map(|parent| parent.flow);
+    }
+    while let Some(one) = above {
+        if one == owner {
+            return true;
+        }
+        above = spec(one).await.and_then(|spec| spec.retry_of);
+    }
+    false
 }
 
 /// Hidden paths that would show below what a box may reach.

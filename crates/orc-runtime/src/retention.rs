@@ -254,7 +254,7 @@ fn end_of((spec, head): &(FlowSpec, FlowHead)) -> Option<(Timestamp, FlowId)> {
 }
 
 /// The flow whose directory has this name.
-fn flow_of(name: &OsStr) -> Option<FlowId> {
+pub(crate) fn flow_of(name: &OsStr) -> Option<FlowId> {
     name.to_str()?.replacen('-', "_", 1).parse().ok()
 }
 
