@@ -272,7 +272,7 @@ pub struct Step {
     pub since: Timestamp,
     /// Runs made so far.
     pub attempts: u32,
-    /// Of these, those whose failure used up the step's `retry:`.
+    /// Of these, those whose failure used up the step's `retry:`. Whoever resolves a conflict has one of his own.
     pub failures: u32,
     /// Of these, those whose process was lost.
     pub losses: Losses,

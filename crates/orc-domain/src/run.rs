@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::agent::AgentStop;
 use crate::agent::{Statistics, Usage};
 use crate::budget::Wall;
+use crate::confine::Violation;
 use crate::flow::StepNo;
 use crate::ids::{ContentHash, FlowId, InstanceId, MessageId, RunId};
 use crate::path::StepPath;
@@ -42,6 +43,9 @@ pub struct Run {
     /// The commits that its private copy ended with, once it delivered.
     #[serde(default)]
     pub tree: Option<Tree>,
+    /// What its box refused, as far as was told.
+    #[serde(default)]
+    pub violations: Vec<Violation>,
     /// What is known of it as an agent's; none: a command, or a merge.
     #[serde(default)]
     pub agent: Option<AgentRun>,

@@ -1,8 +1,9 @@
 //! How work travels from step to step: commits, one for each repository (design: pipelines, trees).
 //!
 //! A step hands on its *tips*: the trees that whoever comes after it starts from, merged in their order. A run hands on one
-//! tip, the commits that it ended with; a step without a run hands on those of its parents. Nothing is merged before
-//! somebody needs it, and no tip at all means the flow's own base.
+//! tip, the commits that it ended with, and beside it what it was handed of repositories that it had no copy of; a step
+//! without a run hands on those of its parents. Nothing is merged before somebody needs it, and no tip at all means the
+//! flow's own base.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,7 +3,7 @@
 
 use orc_domain::agent::{Statistics, Usage};
 use orc_domain::event::Fact;
-use orc_domain::flow::{StepNo, StepOutcome, StepState};
+use orc_domain::flow::{Merging, StepNo, StepOutcome, StepState};
 use orc_domain::graph::Action;
 use orc_domain::ids::{MessageId, RunId};
 use orc_domain::input::Told;
@@ -231,12 +231,10 @@ impl Draft<'_> {
     /// Somebody writes to the agent of a step.
     pub(crate) fn message(&mut self, path: &StepPath, id: MessageId, text: &str) {
         let found = self.resident.flow.steps.iter().find(|step| step.path == *path);
-        // A fan-out has no conversation; each of its elements has one.
+        // A fan-out has no conversation, each of its elements has one; but who resolves a conflict has one in any case.
         let wanted = |no: &StepNo| {
-            let spec = self.spec(*no);
-            let is_agent = matches!(spec.action, Action::Agent(_));
-            let is_fan_out = spec.fan.is_some() && self.step(*no).origin.element().is_none();
-            is_agent && !is_fan_out && self.resident.is_open()
+            let is_agent = matches!(self.spec(*no).action, Action::Agent(_)) && !self.joins(*no);
+            (is_agent || self.step(*no).merging == Merging::Contradicting) && self.resident.is_open()
         };
         let open = found.filter(|step| !matches!(step.state, StepState::Finished { .. })).map(|step| step.no);
         let Some(no) = open.filter(wanted) else {

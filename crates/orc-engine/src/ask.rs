@@ -77,7 +77,11 @@ impl Draft<'_> {
     pub(crate) fn request(&self, question: Question) -> Request {
         let Question { label, step, kind, message, timeout } = question;
         let deadline = self.now + timeout;
-        let subject = ContentHash::of(format!("{label}\n{}\n{message}", kind.word()).as_bytes());
+        let mut subject = format!("{label}\n{}\n{message}", kind.word());
+        if let (Some(no), RequestKind::Approval) = (step, &kind) {
+            subject.push_str(&self.commits_before(no));
+        }
+        let subject = ContentHash::of(subject.as_bytes());
         Request {
             id: RequestId::derived(self.flow_id().uuid(), &label),
             flow: self.flow_id(),

@@ -166,10 +166,14 @@ impl Draft<'_> {
         } else if count.cancelled > 0 || cut {
             self.take(Transition::GroupCancelled);
             StepOutcome::Cancelled
-        } else if self.is_wanted(no) && self.results_of_elements(no).len() > 1 {
-            self.take(Transition::StepJoins);
-            return self.make_ready(no, self.now, WakeReason::PipelineStep);
         } else {
+            let before = self.joined_before(no);
+            let may_run = self.is_wanted(no) && !self.resident.is_late(self.now);
+            if before.is_none() && may_run && self.elements_differ(no) {
+                self.take(Transition::StepJoins);
+                return self.make_ready(no, self.now, WakeReason::PipelineStep);
+            }
+            self.edit(no, |step| step.tips = before.unwrap_or_default());
             self.take(Transition::GroupSucceeded);
             StepOutcome::Succeeded
         };

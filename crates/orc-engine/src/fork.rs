@@ -59,8 +59,8 @@ pub fn fork(flow: &Flow, pipeline: &Pipeline, again: &Again, new: New) -> Result
     let mut carried: BTreeMap<StepPath, FlowId> = BTreeMap::new();
     for step in kept {
         let spec = &pipeline.steps[step.spec.0 as usize];
-        // A fan-out is never taken over itself: it expands again and finds its elements done, so that their results are
-        // there for what reads them.
+        // A fan-out expands again and finds its elements done, so that their results are there for what reads them. What was
+        // made of them together is taken over with them: somebody may have resolved a conflict.
         let is_element = step.origin.element().is_some();
         let fan_out = !is_element && spec.fan.is_some();
         let whole = !is_element && again.contains(&step.spec);
@@ -78,7 +78,6 @@ pub fn fork(flow: &Flow, pipeline: &Pipeline, again: &Again, new: New) -> Result
             carried.insert(step.path.clone(), child_id(flow.spec.id, &step.path, step.attempts));
         }
         if let Some(result) = done(step, flow)
-            && !fan_out
             && !whole
             && !finally
             && !stale

@@ -189,7 +189,9 @@ impl Draft<'_> {
 
     fn places_of(&self, no: StepNo) -> Result<Vec<Wanted>, String> {
         let mut wanted = Vec::new();
-        if let Some(concurrency) = &self.spec(no).concurrency {
+        // A fan-out is in none of the groups of its elements, which are all over when it merges what they made.
+        let joins = self.joins(no);
+        if let Some(concurrency) = self.spec(no).concurrency.as_ref().filter(|_| !joins) {
             let scope = StepScope::of(&self.resident, no).with_env()?;
             let name = group_name(&concurrency.group, &scope).map_err(|error| format!("concurrency: {error}"))?;
             if !self.has_above(no, &name) {
@@ -226,10 +228,12 @@ impl Draft<'_> {
         self.edit(no, |step| step.places.clear());
     }
 
-    /// The profile of an agent's step.
+    /// The profile of the agent whose run is next.
     pub(crate) fn profile(&self, no: StepNo) -> Option<&Profile> {
         let agent = match (&self.spec(no).action, &self.spec(no).on_conflict) {
             (_, Some(agent)) if self.step(no).merging == Merging::Contradicting => agent,
+            // A merge is nobody's work.
+            _ if self.joins(no) => return None,
             (Action::Agent(agent), _) => agent,
             _ => return None,
         };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use orc_domain::budget::Usage;
+use orc_domain::confine::Violation;
 use orc_domain::effect::{Decision, EffectKind};
 use orc_domain::event::Fact;
 use orc_domain::flow::{
@@ -124,11 +125,7 @@ impl Draft<'_> {
                 draft.edit_run(no, *run, |run| run.tree = tree.clone());
             }),
             Input::RunViolated { run, violations } => self.on_live(*run, |draft, no| {
-                draft.take(Transition::RunViolated);
-                let path = draft.step(no).path.clone();
-                for violation in violations.clone() {
-                    draft.tell(Fact::SandboxViolation { path: path.clone(), run: *run, violation });
-                }
+                draft.run_violated(no, *run, violations);
             }),
             Input::RunEnded { run, ending, told } => self.on_live(*run, |draft, no| {
                 draft.run_ended(no, *run, ending, told.as_ref());
@@ -183,6 +180,21 @@ impl Draft<'_> {
         }
     }
 
+    /// Its box refused something. Heard again it is no news.
+    fn run_violated(&mut self, no: StepNo, id: RunId, violations: &[Violation]) {
+        let known = self.resident.flow.runs.get(&id).map(|run| run.violations.as_slice()).unwrap_or_default();
+        let news: Vec<Violation> = violations.iter().filter(|one| !known.contains(one)).cloned().collect();
+        if news.is_empty() {
+            return;
+        }
+        self.take(Transition::RunViolated);
+        for violation in news.clone() {
+            let path = self.step(no).path.clone();
+            self.tell(Fact::SandboxViolation { path, run: id, violation });
+        }
+        self.edit_run(no, id, |run| run.violations.extend(news));
+    }
+
     fn tell_start(&mut self, no: StepNo, run: RunId) {
         let step = self.step(no);
         let (path, attempt) = (step.path.clone(), step.attempts);
@@ -211,7 +223,11 @@ impl Draft<'_> {
         let tree = self.resident.flow.runs.get(&id).and_then(|run| run.tree.clone());
         self.finish_run(no, id, RunOutcome::Delivered);
         if self.joins(no) || self.step(no).merging == Merging::Contradicting {
-            return self.brought_together(no, tree);
+            // Who writes to whoever resolves a conflict wants that heard before it is resolved.
+            if !self.wakes_again(no) {
+                self.brought_together(no, tree);
+            }
+            return;
         }
         self.note_tree(no, tree);
         self.edit(no, |step| step.output = Some(output));

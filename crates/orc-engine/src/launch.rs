@@ -164,13 +164,28 @@ impl Draft<'_> {
         self.take(Transition::StepStarted);
         self.slots -= 1;
         self.claim(id);
-        self.add_run(Run { id, flow, no, path, attempt, wake, created_at: since, artifacts, tree: None, agent, state });
+        self.add_run(Run {
+            id,
+            flow,
+            no,
+            path,
+            attempt,
+            wake,
+            created_at: since,
+            artifacts,
+            agent,
+            state,
+            tree: None,
+            violations: Vec::new(),
+        });
         self.edit(no, |step| step.attempts = attempt);
         self.set_state(no, StepState::Active { run: id });
     }
 
     fn start_deadline(&self, no: StepNo) -> Millis {
+        let merges = self.joins(no) || self.step(no).merging == Merging::Contradicting;
         match self.spec(no).worktree.from {
+            _ if merges => COPY_DEADLINE,
             StartFrom::Fresh | StartFrom::Parents => COPY_DEADLINE,
             StartFrom::None | StartFrom::InPlace => START_DEADLINE,
         }
@@ -229,7 +244,8 @@ impl Draft<'_> {
     /// Files that are to be kept, by name: paths that stay below where the step works.
     fn artifacts_of(&self, no: StepNo) -> Result<BTreeMap<String, String>, String> {
         let templates = &self.spec(no).artifacts;
-        if templates.is_empty() {
+        // Whoever resolves a conflict owes the merge and nothing else.
+        if templates.is_empty() || self.step(no).merging == Merging::Contradicting {
             return Ok(BTreeMap::new());
         }
         let scope = StepScope::of(&self.resident, no).with_env()?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use orc_domain::event::Fact;
 use orc_domain::flow::{Origin, StepNo, StepOutcome, StepState};
-use orc_domain::graph::{Action, RepeatAction, StartFrom, StepSpec};
+use orc_domain::graph::{Action, RepeatAction, StartFrom};
 use orc_domain::run::{Cause, ErrorFamily, Failure};
 use orc_domain::transition::Transition;
 use orc_domain::value::Value;
@@ -114,24 +114,28 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether a round changed nothing that the one before had not: neither a tree nor an output, so that the next one would
-    /// do the same again. Of what works in the user's checkout, waits, asks people or reaches a network nobody knows that.
+    /// Whether a round changed nothing that the one before had not: neither a tree nor an output.
     fn stands_still(&self, no: StepNo, first: StepNo) -> bool {
         let Some(repeat) = self.repeat(no) else { return false };
         let StepState::Waiting(Wait::Round(round)) = &self.step(no).state else { return false };
-        let looks_out = |spec: &StepSpec| {
-            !spec.action.is_run() || spec.worktree.from == StartFrom::InPlace || !spec.rules.network.is_empty()
-        };
-        let body = self.resident.repeat_body(no, first);
-        if repeat.until.is_none()
-            || round.number < 2
-            || self.resident.pipeline.steps[body.specs()].iter().any(looks_out)
-        {
+        if repeat.until.is_none() || round.number < 2 || self.is_open_to_the_world(repeat) {
             return false;
         }
         // What a round starts from is what the one before handed on.
+        let body = self.resident.repeat_body(no, first);
         let changed = self.tips_of_body(body) != self.round_starts_from(no, round.number, first);
         !changed && self.results_of_round(no, first) == round.previous
+    }
+
+    /// Whether a body has steps of which nobody here knows what they changed, or that wait for something outside to change.
+    fn is_open_to_the_world(&self, repeat: &RepeatAction) -> bool {
+        let from = repeat.first.0 as usize;
+        self.resident.pipeline.steps[from..from + repeat.count as usize].iter().any(|spec| match &spec.action {
+            Action::Run(_) | Action::Agent(_) => spec.worktree.from == StartFrom::InPlace,
+            Action::Repeat(inner) => self.is_open_to_the_world(inner),
+            // A child flow may have steps that work in place.
+            Action::Pipeline(_) | Action::Wait(_) | Action::Approval(_) => true,
+        })
     }
 
     fn results_of_round(&self, no: StepNo, first: StepNo) -> BTreeMap<String, Value> {

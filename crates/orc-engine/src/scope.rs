@@ -30,14 +30,17 @@ impl<'a> StepScope<'a> {
         Self { resident, no, body: resident.repeat_body(no, first), env: BTreeMap::new() }
     }
 
-    /// Evaluates the environment, the pipeline's first, so that the step's may use it.
+    /// Evaluates the environment, the pipeline's first, so that the step's may use it. A fan-out itself, which only ever
+    /// brings together what its elements made, has no element that the step's own could read, and so has none of them.
     pub(crate) fn with_env(mut self) -> Result<Self, String> {
         for (name, template) in &self.resident.pipeline.env {
             let value = template.render(&self).map_err(|error| format!("env.{name}: {error}"))?;
             self.env.insert(name.clone(), value);
         }
         let mut own = BTreeMap::new();
-        for (name, template) in &self.resident.spec_of(self.step()).env {
+        let spec = self.resident.spec_of(self.step());
+        let has_own = spec.fan.is_none() || self.step().origin.element().is_some();
+        for (name, template) in spec.env.iter().filter(|_| has_own) {
             let value = template.render(&self).map_err(|error| format!("env.{name}: {error}"))?;
             own.insert(name.clone(), value);
         }

@@ -130,7 +130,8 @@ impl Draft<'_> {
             return;
         }
         let path = self.step(no).path.clone();
-        if let Some(result) = self.resident.flow.spec.taken_over.get(&path).cloned() {
+        let given = self.resident.flow.spec.taken_over.get(&path).filter(|_| !self.joins(no));
+        if let Some(result) = given.cloned() {
             self.take(Transition::StepTakenOver);
             self.edit(no, |step| {
                 step.output = result.output;

@@ -8,14 +8,15 @@ use std::collections::BTreeSet;
 
 use orc_domain::confine::BoxRules;
 use orc_domain::effect::EffectKind;
-use orc_domain::flow::{Merging, Origin, StepNo, StepOutcome, StepState};
+use orc_domain::flow::{Merging, Origin, Step, StepNo, StepOutcome, StepState};
 use orc_domain::graph::StartFrom;
-use orc_domain::run::{Failure, WakeReason};
+use orc_domain::run::{Cause, ErrorFamily, Failure, WakeReason};
 use orc_domain::transition::Transition;
-use orc_domain::tree::{Place, PrivateCopy, Repository, Tip, Tree, base_of, tip_of, without_repeats};
+use orc_domain::tree::{CommitId, Place, PrivateCopy, Repository, Tip, Tree, base_of, tip_of, without_repeats};
 use orc_domain::wait::Wait;
 
 use crate::draft::Draft;
+use crate::inputs::failed;
 use crate::resident::Body;
 
 impl Draft<'_> {
@@ -30,12 +31,17 @@ impl Draft<'_> {
 
     /// The tips that a step starts from; none: the flow's own commits.
     pub(crate) fn starts_from(&self, no: StepNo) -> Vec<Tip> {
+        let handed = self.is_handed(no);
         let step = self.step(no);
-        if let Merging::Resolved(tree) = &step.merging {
-            return vec![tip_of(&step.path, tree.clone())];
+        match &step.merging {
+            Merging::Resolved(tree) => self.with_rest(no, tip_of(&step.path, tree.clone()), &handed),
+            Merging::Plain | Merging::Contradicting => handed,
         }
+    }
+
+    fn is_handed(&self, no: StepNo) -> Vec<Tip> {
         let spec = self.spec(no);
-        match &step.origin {
+        match &self.step(no).origin {
             _ if spec.worktree.from == StartFrom::Fresh => Vec::new(),
             Origin::Element(element) => self.starts_from(element.group),
             Origin::Root if spec.needs.is_empty() => self.resident.flow.spec.from.clone(),
@@ -48,6 +54,28 @@ impl Draft<'_> {
                 without_repeats(parents.flat_map(|parent| parent.tips.iter().cloned()), &self.base())
             }
         }
+    }
+
+    /// A tip of a step, and beside it what it was handed of repositories that it has no copy of.
+    fn with_rest(&self, no: StepNo, own: Tip, handed: &[Tip]) -> Vec<Tip> {
+        let (base, copied) = (self.base(), self.repositories_of(no));
+        let is_rest = |path: &String, commit: &CommitId| {
+            base.0.get(path) != Some(commit) && !copied.iter().any(|one| one.path == *path)
+        };
+        let rest = handed.iter().map(|tip| {
+            let commits = tip.tree.0.iter().filter(|(path, commit)| is_rest(path, commit));
+            let commits = commits.map(|(path, commit)| (path.clone(), commit.clone()));
+            Tip { by: tip.by.clone(), tree: Tree(commits.collect()) }
+        });
+        let rest = rest.filter(|tip| !tip.tree.0.is_empty());
+        without_repeats([own].into_iter().chain(rest), &base)
+    }
+
+    /// The commits that a step starts from, as lines: whoever approves them approves no others.
+    pub(crate) fn commits_before(&self, no: StepNo) -> String {
+        let trees = self.starts_from(no).into_iter().map(|tip| tip.tree);
+        let commits = std::iter::once(self.base()).chain(trees).flat_map(|tree| tree.0);
+        commits.map(|(path, commit)| format!("\n{commit} {path}")).collect()
     }
 
     /// The tips that the first steps of a round start from: those of the round before.
@@ -83,31 +111,49 @@ impl Draft<'_> {
         if tips.is_empty() { self.resident.flow.spec.from.clone() } else { tips }
     }
 
-    /// What the elements of a fan-out made, without what they all started from.
+    /// What the elements of a fan-out hand on; those that made nothing new add nothing.
     pub(crate) fn results_of_elements(&self, no: StepNo) -> Vec<Tip> {
-        let start = self.starts_from(no);
-        let tips = without_repeats(self.resident.below(no).flat_map(|step| step.tips.iter().cloned()), &self.base());
-        if tips.is_empty() {
-            // An empty list, or a fan-out that was skipped.
-            return start;
-        }
-        let news = |tip: &Tip| !start.iter().any(|old| old.tree == tip.tree);
-        if tips.iter().any(news) { tips.into_iter().filter(|tip| news(tip)).collect() } else { tips }
+        let (start, base) = (self.starts_from(no), self.base());
+        let is_old = |(path, commit): (&String, &CommitId)| {
+            base.0.get(path) == Some(commit) || start.iter().any(|tip| tip.tree.0.get(path) == Some(commit))
+        };
+        let made = |step: &&Step| step.tips.iter().any(|tip| !tip.tree.0.iter().all(is_old));
+        let elements = self.resident.below(no).filter(made);
+        let tips = without_repeats(elements.flat_map(|step| step.tips.iter().cloned()), &base);
+        if tips.is_empty() { start } else { tips }
+    }
+
+    /// Whether what the elements of a fan-out hand on is more than one commit for some repository that it has a copy of.
+    pub(crate) fn elements_differ(&self, no: StepNo) -> bool {
+        let tips = self.results_of_elements(no);
+        let copied = self.repositories_of(no);
+        // Elements without news hand on what they were given, which nobody has to merge yet.
+        tips != self.starts_from(no) && copied.iter().any(|one| commits_of(&tips, one).len() > 1)
+    }
+
+    /// What a fan-out handed on in the flow that this one carries on, where its elements are all those of that one.
+    pub(crate) fn joined_before(&self, no: StepNo) -> Option<Vec<Tip>> {
+        let taken_over = &self.resident.flow.spec.taken_over;
+        let before = taken_over.get(&self.step(no).path)?;
+        let same = self.resident.below(no).all(|element| taken_over.contains_key(&element.path));
+        Some(before.tips.clone()).filter(|tips| same && !tips.is_empty())
     }
 
     /// Notes the commits that a run ended with, as what its step hands on.
     pub(crate) fn note_tree(&mut self, no: StepNo, tree: Option<Tree>) {
         let Some(tree) = tree else { return };
         let start = self.starts_from(no);
-        let unchanged = match start.as_slice() {
-            [] => tree == self.base(),
-            [one] => tree == one.tree,
-            _ => false,
+        let is_start = |one: &Repository| match (tree.0.get(&one.path), commits_of(&start, one).as_slice()) {
+            (Some(commit), []) => *commit == one.commit,
+            (Some(commit), [only]) => commit == *only,
+            // A merge is news.
+            (Some(_), _) => false,
+            (None, _) => true,
         };
-        if !unchanged {
-            let tip = tip_of(&self.step(no).path, tree);
-            self.edit(no, |step| step.tips = vec![tip]);
-        }
+        let unchanged = self.repositories_of(no).iter().all(is_start);
+        let own = tip_of(&self.step(no).path, tree);
+        let tips = if unchanged { Vec::new() } else { self.with_rest(no, own, &start) };
+        self.edit(no, |step| step.tips = tips);
     }
 
     /// A step that is over and made no commits of its own hands on those of its elements or rounds, or what it was handed.
@@ -141,7 +187,8 @@ impl Draft<'_> {
         }
     }
 
-    fn copy_from(&self, no: StepNo, from: Vec<Tip>) -> PrivateCopy {
+    /// Those that a step has copies of.
+    fn repositories_of(&self, no: StepNo) -> Vec<Repository> {
         // A child flow has those of its parent, of which its own definition may name some.
         let of_pipeline = &self.resident.pipeline.repositories;
         let wanted = self.spec(no).worktree.repositories.as_ref();
@@ -149,8 +196,11 @@ impl Draft<'_> {
             let named = of_pipeline.is_empty() || of_pipeline.iter().any(|spec| spec.path == one.path);
             named && wanted.is_none_or(|paths| paths.contains(&one.path))
         };
-        let repositories = self.resident.flow.spec.repositories.iter().filter(has).cloned().collect();
-        PrivateCopy { repositories, from, goes_on: false, holds_conflict: false }
+        self.resident.flow.spec.repositories.iter().filter(has).cloned().collect()
+    }
+
+    fn copy_from(&self, no: StepNo, from: Vec<Tip>) -> PrivateCopy {
+        PrivateCopy { repositories: self.repositories_of(no), from, goes_on: false, holds_conflict: false }
     }
 
     /// Starts the merge of what the elements of a fan-out made.
@@ -182,32 +232,52 @@ impl Draft<'_> {
 
     /// A run ended because its tips contradict each other.
     pub(crate) fn contradicts(&mut self, no: StepNo, failure: Failure) {
-        if self.spec(no).on_conflict.is_none() || !self.is_wanted(no) {
+        // What was brought together once has nothing left to contradict.
+        let resolvable = self.spec(no).on_conflict.is_some() && self.step(no).merging == Merging::Plain;
+        if !resolvable || !self.is_wanted(no) {
             // Whoever tries again gets the same: no `retry:` helps.
             self.take(Transition::StepFailed);
             return self.finish(no, StepOutcome::Failed(failure));
         }
         self.take(Transition::StepContradicts);
-        self.edit(no, |step| step.merging = Merging::Contradicting);
+        self.set_merging(no, Merging::Contradicting);
         self.make_ready(no, self.now, WakeReason::Conflict);
+    }
+
+    /// Whoever resolves a conflict has the step's `retry:` for himself, and the step has all of it afterwards.
+    fn set_merging(&mut self, no: StepNo, merging: Merging) {
+        self.edit(no, |step| {
+            step.merging = merging;
+            (step.failures, step.silences, step.upstream, step.reminders) = (0, 0, 0, 0);
+            step.losses.in_vain = 0;
+        });
     }
 
     /// A run brought together what a step starts from, or what its elements made.
     pub(crate) fn brought_together(&mut self, no: StepNo, tree: Option<Tree>) {
+        let Some(tree) = tree else {
+            return self.retry_or_fail(no, failed(ErrorFamily::Unknown, Cause::Worktree));
+        };
         let resolved = self.step(no).merging == Merging::Contradicting;
         self.take(if resolved { Transition::StepResolved } else { Transition::StepJoined });
         if self.joins(no) {
-            let tip = tree.map(|tree| tip_of(&self.step(no).path, tree));
-            self.edit(no, |step| step.tips = tip.into_iter().collect());
+            let own = tip_of(&self.step(no).path, tree);
+            let tips = self.with_rest(no, own, &self.results_of_elements(no));
+            self.edit(no, |step| step.tips = tips);
             return self.finish(no, StepOutcome::Succeeded);
         }
-        if let Some(tree) = tree {
-            self.edit(no, |step| step.merging = Merging::Resolved(tree));
-        }
+        self.set_merging(no, Merging::Resolved(tree));
         if !self.is_wanted(no) {
             self.take(Transition::StepStopped);
             return self.finish(no, StepOutcome::Cancelled);
         }
         self.make_ready(no, self.now, WakeReason::PipelineStep);
     }
+}
+
+/// The commits that tips have for a repository, without the one that all of them build on.
+fn commits_of<'a>(tips: &'a [Tip], repository: &Repository) -> Vec<&'a CommitId> {
+    let commits = tips.iter().filter_map(|tip| tip.tree.0.get(&repository.path));
+    let distinct: BTreeSet<&CommitId> = commits.filter(|commit| **commit != repository.commit).collect();
+    distinct.into_iter().collect()
 }

@@ -105,9 +105,10 @@ impl Draft<'_> {
             FlowOutcome::Succeeded => {
                 self.take(Transition::ChildSucceeded);
                 let output = output.cloned();
+                let tips = self.tips_of_child(no, tips);
                 self.edit(no, |step| {
                     step.output = output;
-                    step.tips = tips.to_vec();
+                    step.tips = tips;
                 });
                 self.finish(no, StepOutcome::Succeeded);
             }
@@ -130,6 +131,16 @@ impl Draft<'_> {
                 self.retry_or_fail(no, failure);
             }
         }
+    }
+
+    /// What a child flow made, with its step here in the names; what it was given keeps its own.
+    fn tips_of_child(&self, no: StepNo, tips: &[Tip]) -> Vec<Tip> {
+        let (given, path) = (self.starts_from(no), &self.step(no).path);
+        let named = tips.iter().map(|tip| match given.contains(tip) {
+            true => tip.clone(),
+            false => Tip { by: format!("{path}/{}", tip.by), tree: tip.tree.clone() },
+        });
+        named.collect()
     }
 
     /// Asks a child flow to end. True when that is news.

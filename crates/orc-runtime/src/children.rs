@@ -64,7 +64,8 @@ async fn carried(shell: &Arc<Shell>, spec: &FlowSpec) -> Result<FlowSpec, StoreE
     let fresh = FlowSpec { retry_of: None, ..spec.clone() };
     let Some(before) = load(shell, before).await? else { return Ok(fresh) };
     // What it pinned or was given may have changed: then nothing of it counts any more.
-    if before.flow().spec.pipeline != spec.pipeline || before.flow().spec.inputs != spec.inputs {
+    let was = &before.flow().spec;
+    if was.pipeline != spec.pipeline || was.inputs != spec.inputs || was.from != spec.from {
         return Ok(fresh);
     }
     let new = New { id: spec.id, by: spec.requested_by.clone(), now: spec.created_at };

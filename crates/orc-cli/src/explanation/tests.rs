@@ -193,6 +193,7 @@ pub(super) fn flow_with_run(state: RunState) -> Flow {
         created_at: at(9),
         artifacts: BTreeMap::new(),
         tree: None,
+        violations: Vec::new(),
         agent: None,
         state,
     };

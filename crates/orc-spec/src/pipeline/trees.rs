@@ -360,7 +360,7 @@ impl Draft<'_> {
             Some(node) => {
                 // What the elements of a fan-out made is brought together when none of them is current any more.
                 let mut names = view.names("the prompt of `on_conflict`", false);
-                names.env = Some(env.clone());
+                names.env = Some(if self.fans_out() { view.shared.env.clone() } else { env.clone() });
                 let profile = agent.as_ref().and_then(|name| view.shared.library.agents.get(name));
                 prompt(node, profile, &view.reader(&names), report)
             }

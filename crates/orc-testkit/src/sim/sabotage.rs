@@ -222,6 +222,7 @@ fn begun(step: &Step, attempt: u32, spoil: &Spoil<'_>) -> Run {
         created_at: now,
         artifacts: std::collections::BTreeMap::new(),
         tree: None,
+        violations: Vec::new(),
         agent: None,
         state: RunState::Pending { since: now, deadline: now, stop: None },
     }

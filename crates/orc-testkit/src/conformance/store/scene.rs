@@ -6,7 +6,7 @@ use std::sync::Arc;
 use orc_domain::action::{OnTimeout, WaitEvent};
 use orc_domain::agent::{Statistics, Usage};
 use orc_domain::claim::{Claim, Holder};
-use orc_domain::confine::BoxRules;
+use orc_domain::confine::{BoxRules, Violation, ViolationKind};
 use orc_domain::effect::{AgentCall, Change, Command, Decision, Effect, EffectKind};
 use orc_domain::event::{EventBody, Fact};
 use orc_domain::flow::{
@@ -178,6 +178,7 @@ pub fn pending(flow: FlowId, no: u32) -> Run {
         created_at: at(1),
         artifacts: BTreeMap::new(),
         tree: Some(tree('3')),
+        violations: vec![Violation { kind: ViolationKind::Network, what: "example.com:80".to_owned(), count: 2 }],
         agent: None,
         state: RunState::Pending { since: at(1), deadline: at(1_000), stop: None },
     }

@@ -411,6 +411,7 @@ fn one_step(flow: FlowId, no: u32) -> BoxedStrategy<(Step, Option<Run>)> {
                 created_at,
                 artifacts: [("report".to_owned(), "out/report".to_owned())].into(),
                 tree: Some(scene::tree('5')),
+                violations: Vec::new(),
                 agent,
                 state,
             });
