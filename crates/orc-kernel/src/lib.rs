@@ -1,6 +1,6 @@
 //! The system calls that no safe library offers, each behind a safe function.
 //!
-//! This is the only crate in which unsafe code may stand (`docs/adr/0019-unsafe-in-one-crate.md`). What holds:
+//! This is the only crate in which unsafe code may stand (`docs/adr/0021-kernel-crate.md`). What holds:
 //! - Every function is safe for every argument: what could be wrong is an error of the kernel, never undefined behaviour.
 //! - One unsafe operation to a block, with the reason why it is sound above it.
 //! - Nothing here decides: no policy, no filter, no path. Those are plain data of the callers.
@@ -30,6 +30,16 @@ pub fn unshare_mounts() -> io::Result<()> {
     // files) is owned by the kernel.
     let answer = unsafe { libc::unshare(libc::CLONE_NEWNS) };
     answered(i64::from(answer)).map(drop)
+}
+
+/// Version of the kernel's interface of Landlock (landlock(7)); 0 where it has none, or it is switched off.
+#[must_use]
+pub fn landlock_version() -> i32 {
+    const VERSION: u32 = 1;
+    // SAFETY: with this flag the kernel reads no memory: it wants a null pointer and the size 0, and answers a number.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, VERSION) };
+    i32::try_from(answer).unwrap_or(0).max(0)
 }
 
 /// What a system call answered, or why not.

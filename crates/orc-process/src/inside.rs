@@ -12,7 +12,11 @@
 
 mod enter;
 mod init;
+mod landlock;
+mod limits;
 mod programs;
+mod refusals;
+mod seccomp;
 mod targets;
 
 use std::ffi::OsStr;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub(crate) use blocking::refusal_of;
 pub use blocking::{BoxError, BoxedCommand, Finished, Stdin, Stdout};
-pub(crate) use line::{Argument, Entrance, Marks, OUTPUT, RUN, Request, TEMP};
+pub(crate) use line::{Argument, Bounds, EGRESS, Entrance, Inside, Marks, OUTPUT, RUN, Request, TEMP};
 
 use crate::sandbox::line::SystemView;
 
@@ -140,6 +140,12 @@ impl Sandbox {
         let system = SystemView::of(Path::new("/"), user);
         let staged = rustix::process::geteuid().is_root();
         Ok(Self { inner: Arc::new(Inner { bwrap, executable, user, staged, system }) })
+    }
+
+    /// Version of the kernel's Landlock, the wall behind the mounts; 0: there is none.
+    #[must_use]
+    pub fn landlock_version(&self) -> i32 {
+        orc_kernel::landlock_version()
     }
 
     /// Who everything in a box is, and owns what is mounted writable.

@@ -1,7 +1,8 @@
 //! `box-init`: the first process inside a box, for one program.
 //!
-//! Two threads: this one puts the inner walls on itself, starts the program, and collects whatever ends; the other one
-//! hears what is asked through the socket. When the program has ended this process ends, and with it everything inside.
+//! This thread puts the inner walls on itself, starts the program, and collects whatever ends. Others, which are started
+//! before and have no walls on them, hear what is asked through the socket, answer refused system calls, and carry bytes to
+//! the proxy. When the program has ended this process ends, and with it everything inside.
 //!
 //! It hides from the program (not dumpable: nobody of the same number reads its memory or descriptors).
 
@@ -9,6 +10,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +18,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 
-use crate::inside::programs;
+use crate::inside::refusals::Refusals;
+use crate::inside::{landlock, limits, programs};
 use crate::passing;
 use crate::protocol::{self, Answer, Blame, Bytes, Call, Content, Ended, Outcome, Request, Resources, Streams, Tool};
-use crate::sandbox::RUN;
+use crate::relay;
+use crate::sandbox::{EGRESS, Inside, RUN};
 
 /// What the threads share.
 struct Control {
@@ -80,6 +84,7 @@ fn serve(control: &Arc<Control>, mut reader: UnixStream) -> Result<(), String> {
     let named = std::thread::Builder::new().name("control".to_owned());
     named.spawn(move || hear(&hearing, reader)).map_err(|error| format!("cannot start a thread: {error}"))?;
     let stdin = stdin.map_or_else(Stdio::null, Stdio::from);
+    let walls = put_up_walls(control)?;
     let started = programs::start(&spawn.argv, &spawn.env, &cwd, [stdin, Stdio::inherit(), Stdio::inherit()]);
     let outcome = match started {
         Err(failure) => Outcome::Failed(failure),
@@ -93,8 +98,37 @@ fn serve(control: &Arc<Control>, mut reader: UnixStream) -> Result<(), String> {
             Outcome::Content(Content::Ended { exit, stdout: none(), stderr: none(), dropped: 0 })
         }
     };
+    walls.refusals.tell_rest();
     control.say(&Answer::Result { id, outcome, resources: Resources::default() });
+    // Its threads end with this process.
+    std::mem::forget(walls);
     Ok(())
+}
+
+/// What lives as long as the program.
+struct Walls {
+    refusals: Refusals,
+    _relay: Option<relay::Relay>,
+}
+
+/// Puts on this thread what the program is to have on it. The order is one of need: threads first, which must not have it
+/// on them; seccomp last, because the others use calls that it could refuse.
+fn put_up_walls(control: &Arc<Control>) -> Result<Walls, String> {
+    let inside = std::env::args().nth(2).ok_or("box-init was not told what the box is")?;
+    let inside: Inside =
+        serde_json::from_str(&inside).map_err(|error| format!("box-init was told nonsense: {error}"))?;
+    let relay = if inside.network {
+        let started = relay::start(relay::PORT, Path::new(EGRESS));
+        Some(started.map_err(|error| format!("cannot listen for who wants to the proxy: {error}"))?)
+    } else {
+        None
+    };
+    let saying = Arc::clone(control);
+    let refusals = Refusals::start(Arc::new(move |answer| saying.say(answer)))?;
+    limits::apply(&inside.bounds)?;
+    landlock::restrict()?;
+    refusals.put_filter_on()?;
+    Ok(Walls { refusals, _relay: relay })
 }
 
 /// Says hello, with the directory of `$ORC_OUTPUT`, which outlives this box as long as somebody holds it.

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use orc_ports::executor::{Confinement, Source};
+use orc_ports::executor::{BoxLimits, Confinement, Source};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{self, Bytes, Call, CallLimits, FrameError, Spawn, Streams, Tool};
@@ -45,6 +45,8 @@ const ETC: [&str; 9] = [
     "protocols",
     "ssl",
 ];
+/// Private keys among them: a group of ours could read them, and nobody inside needs them.
+const PRIVATE: [&str; 2] = ["/etc/ssl/private", "/etc/pki/tls/private"];
 /// Directories that are links into `/usr` where that is merged.
 const MERGED: [&str; 5] = ["bin", "lib", "lib32", "lib64", "sbin"];
 
@@ -57,6 +59,28 @@ pub(crate) struct Entrance {
     pub(crate) groups: Vec<PathBuf>,
     /// Program and arguments.
     pub(crate) line: Vec<Argument>,
+}
+
+/// What `box-init` is told, as its argument: nothing here is a secret of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Inside {
+    /// There is a proxy at [`EGRESS`].
+    pub(crate) network: bool,
+    /// Bounds of each process inside.
+    pub(crate) bounds: Bounds,
+}
+
+/// Bounds that the kernel keeps for each process (getrlimit(2)); 0 is no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bounds {
+    /// Its descriptors.
+    pub(crate) open_files: u64,
+    /// Bytes of a file that it writes.
+    pub(crate) file_bytes: u64,
+    /// Processes and threads of its user in its namespace.
+    pub(crate) processes: u64,
+    /// Bytes of its addresses.
+    pub(crate) address_bytes: u64,
 }
 
 /// An argument of bwrap.
@@ -90,6 +114,28 @@ pub(crate) struct Request<'a> {
     pub(crate) groups: Vec<PathBuf>,
 }
 
+impl Request<'_> {
+    fn bounds(&self) -> Bounds {
+        let limits = &self.confinement.limits;
+        // Bytes of addresses are a poor bound of memory: runtimes reserve far more than they use. Only where there is no other.
+        let files = ["memory.max", "memory.limit_in_bytes"];
+        let is_kept = self.groups.iter().any(|group| files.iter().any(|file| group.join(file).exists()));
+        Bounds {
+            open_files: limits.open_files.into(),
+            file_bytes: limits.disk_bytes,
+            processes: limits.processes.into(),
+            address_bytes: if is_kept { 0 } else { limits.memory_bytes },
+        }
+    }
+}
+
+/// Size of each directory in memory: as much as may be written, and at most a quarter of the memory, because there are up
+/// to four and they count as memory.
+fn memory_for_files(limits: &BoxLimits) -> u64 {
+    let bounds = [limits.disk_bytes, limits.memory_bytes / 4];
+    bounds.into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(UNBOUNDED_TMP)
+}
+
 /// What every box sees of the machine.
 #[derive(Debug)]
 pub(crate) struct SystemView {
@@ -113,6 +159,13 @@ impl SystemView {
             let path = root.join("etc").join(name);
             if path.exists() {
                 line.bind("--ro-bind", path, &Path::new("/etc").join(name));
+            }
+        }
+        for private in PRIVATE {
+            let path = root.join(private.trim_start_matches('/'));
+            // What is no plain directory leads elsewhere, where nothing is mounted.
+            if fs::canonicalize(&path).is_ok_and(|found| found == path && found.is_dir()) {
+                line.words(["--perms", "0555", "--tmpfs", private, "--remount-ro", private]);
             }
         }
         if let Ok(target) = fs::read_link(root.join("etc/localtime")) {
@@ -191,10 +244,7 @@ impl Sandbox {
         line.words(["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--new-session"]);
         line.words(["--die-with-parent", "--as-pid-1", "--hostname", "box"]);
         line.0.extend(inner.system.arguments.iter().cloned());
-        let tmp_bytes = match confinement.limits.disk_bytes {
-            0 => UNBOUNDED_TMP,
-            bytes => bytes,
-        };
+        let tmp_bytes = memory_for_files(&confinement.limits);
         line.words(["--proc", "/proc", "--dev", "/dev"]);
         line.memory("/dev/shm", tmp_bytes, "1777");
         line.memory("/tmp", tmp_bytes, "1777");
@@ -220,7 +270,20 @@ impl Sandbox {
             });
             line.path(&mount.at);
         }
-        line.words(["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", EXECUTABLE, "box-init"]);
+        let inside = Inside { network: request.egress.is_some(), bounds: request.bounds() };
+        let inside = serde_json::to_string(&inside).unwrap_or_default();
+        line.words([
+            "--remount-ro",
+            "/dev",
+            "--remount-ro",
+            "/",
+            "--chdir",
+            "/",
+            "--",
+            EXECUTABLE,
+            "box-init",
+            &inside,
+        ]);
         let user = inner.staged.then_some((inner.user.uid, inner.user.gid));
         Entrance { user, groups: request.groups.clone(), line: line.0 }
     }
