@@ -37,7 +37,16 @@ impl Made {
         if flow.head.tips.is_empty() {
             return Self::default();
         }
-        Self::of_tips(&flow.spec.repositories, &flow.head.tips, Some(context.copies().as_ref()))
+        let worktrees = context.copies();
+        let (repositories, tips) = (flow.spec.repositories.as_slice(), flow.head.tips.as_slice());
+        // Whoever carries the flow on is often this process, whose executor takes every child of the main thread for
+        // something that a run left: git would be reaped, or killed, before its answer is heard.
+        let found = std::thread::scope(|scope| {
+            let look = || Self::of_tips(repositories, tips, Some(worktrees.as_ref()));
+            let thread = std::thread::Builder::new().name("results".to_owned()).spawn_scoped(scope, look);
+            thread.ok().and_then(|thread| thread.join().ok())
+        });
+        found.unwrap_or_else(|| Self::of_tips(repositories, tips, None))
     }
 
     /// The commits of tips that differ from where the flow began, each once.
