@@ -123,7 +123,7 @@ fn text(findings: &[Finding]) -> String {
     let mut columns = Columns::new();
     for finding in findings {
         let mark = match finding.level {
-            Level::Ok => "ok",
+            Level::Ok => "ok  ",
             Level::Fixed => "done",
             Level::Warn => "warn",
             Level::Fail => "FAIL",

@@ -337,7 +337,11 @@ pub(crate) async fn rescue(context: &Context, args: &WorktreeShowArgs) -> Comman
             leased.push(copy);
             continue;
         }
-        let references = worktrees.rescue(copy.conversation.clone()).await.map_err(of_worktrees)?;
+        let mut references = worktrees.rescue(copy.conversation.clone()).await.map_err(of_worktrees)?;
+        if references.is_empty() {
+            // All of it was held before.
+            references.clone_from(&copy.references);
+        }
         rescued.push((&copy.conversation, references));
     }
     if args.output.output == Form::Table {
