@@ -18,6 +18,7 @@ use orc_domain::ids::{ContentHash, FlowId, InstanceId, MessageId, WorkspaceId};
 use orc_domain::principal::Principal;
 use orc_domain::profile::{Adapter, Mode, Profile};
 use orc_domain::time::{Millis, Timestamp};
+use orc_domain::tree::{CommitId, Repository, Tree};
 use orc_domain::value::Value;
 use uuid::Uuid;
 
@@ -69,6 +70,30 @@ fn acting(key: &str, action: Action) -> StepFixture {
             rules: orc_domain::confine::BoxRules::default(),
             on_conflict: None,
         },
+    }
+}
+
+/// The `number`th commit. The base of flows of fixtures is 0.
+#[must_use]
+#[expect(clippy::expect_used, reason = "forty digits are a commit")]
+pub fn commit(number: u64) -> CommitId {
+    format!("{number:040x}").parse().expect("forty digits are a commit")
+}
+
+/// A tree with these commits, by the path of their repository.
+#[must_use]
+pub fn tree<const N: usize>(commits: [(&str, u64); N]) -> Tree {
+    Tree(commits.into_iter().map(|(path, number)| (path.to_owned(), commit(number))).collect())
+}
+
+/// A repository that was pinned at commit 0.
+#[must_use]
+pub fn repository(path: &str) -> Repository {
+    Repository {
+        path: path.to_owned(),
+        source: format!("/checkout/{path}"),
+        branch: Some("main".to_owned()),
+        commit: commit(0),
     }
 }
 
@@ -281,6 +306,40 @@ impl StepFixture {
         self.asking(|approval| approval.tiers.push(Tier { after, by: vec![by.to_owned()] }))
     }
 
+    /// `worktree: parents`: it works in a private copy of what its parents made.
+    #[must_use]
+    pub fn parents(self) -> Self {
+        self.starting(StartFrom::Parents)
+    }
+
+    /// `worktree: fresh`: it works in a private copy of the flow's base.
+    #[must_use]
+    pub fn fresh(self) -> Self {
+        self.starting(StartFrom::Fresh)
+    }
+
+    /// `worktree:`
+    #[must_use]
+    pub fn starting(mut self, from: StartFrom) -> Self {
+        self.spec.worktree.from = from;
+        self
+    }
+
+    /// `worktree: { repositories }`
+    #[must_use]
+    pub fn only(mut self, paths: &[&str]) -> Self {
+        self.spec.worktree.repositories = Some(paths.iter().map(|path| (*path).to_owned()).collect());
+        self
+    }
+
+    /// `on_conflict:`
+    #[must_use]
+    pub fn on_conflict(mut self, agent: &str) -> Self {
+        let (agent, prompt) = (agent.to_owned(), text("Bring it together."));
+        self.spec.on_conflict = Some(AgentAction { agent, prompt, schema: None });
+        self
+    }
+
     /// A variable of `env:`.
     #[must_use]
     pub fn env(mut self, name: &str, expr: Expr) -> Self {
@@ -299,17 +358,19 @@ pub fn pipeline(main: Vec<StepFixture>, finally: Vec<StepFixture>) -> Pipeline {
     let mut layout = Layout::default();
     let roots = main.into_iter().map(|step| (step, PhaseKind::Main));
     layout.write(roots.chain(finally.into_iter().map(|step| (step, PhaseKind::Finally))).collect(), None);
-    let named = layout.steps.iter().filter_map(|step| match &step.action {
-        Action::Agent(agent) => Some((agent.agent.clone(), profile(&agent.agent))),
+    let own = |step: &StepSpec| match &step.action {
+        Action::Agent(agent) => Some(agent.agent.clone()),
         _ => None,
-    });
+    };
+    let resolver = |step: &StepSpec| step.on_conflict.as_ref().map(|agent| agent.agent.clone());
+    let named = layout.steps.iter().flat_map(|step| own(step).into_iter().chain(resolver(step)));
     Pipeline {
         repositories: Vec::new(),
         name: "fixture".to_owned(),
         description: None,
         inputs: BTreeMap::new(),
         env: BTreeMap::new(),
-        agents: named.collect(),
+        agents: named.map(|name| (name.clone(), profile(&name))).collect(),
         steps: layout.steps,
         outputs: BTreeMap::new(),
         concurrency: None,
@@ -362,14 +423,18 @@ pub fn spec_index(at: usize) -> SpecIndex {
     SpecIndex(u32::try_from(at).unwrap_or(u32::MAX))
 }
 
-/// The `number`th flow, asked for by user 1000 at [`BEGIN`]. Its definition is named by its content hash.
+/// The `number`th flow, asked for by user 1000 at [`BEGIN`]. Its definition is named by its content hash. It has the
+/// repositories that its pipeline names, or one if any of its steps works in a copy.
 ///
 /// # Panics
 /// When the pipeline has no JSON form, which no fixture lacks.
 #[must_use]
 pub fn flow_spec(number: u32, pipeline: &Pipeline) -> FlowSpec {
+    let named: Vec<Repository> = pipeline.repositories.iter().map(|one| repository(&one.path)).collect();
+    let copied = |step: &StepSpec| matches!(step.worktree.from, StartFrom::Parents | StartFrom::Fresh);
+    let only = pipeline.steps.iter().any(copied).then(|| repository("."));
     FlowSpec {
-        repositories: Vec::new(),
+        repositories: if named.is_empty() { only.into_iter().collect() } else { named },
         from: Vec::new(),
         id: flow_id(number),
         workspace: WorkspaceId::default_workspace(),

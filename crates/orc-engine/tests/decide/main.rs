@@ -23,5 +23,6 @@ mod retry;
 mod runs;
 mod scene;
 mod slots;
+mod trees;
 mod waits;
 mod walls;
