@@ -14,6 +14,7 @@ mod enter;
 mod init;
 mod landlock;
 mod limits;
+mod masks;
 mod programs;
 mod refusals;
 mod seccomp;

@@ -18,7 +18,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursi
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use crate::inside::targets;
+use crate::inside::{masks, targets};
 use crate::protocol::{self, Answer};
 use crate::sandbox::{Argument, Entrance};
 
@@ -58,7 +58,7 @@ fn enter(control: &mut UnixStream) -> String {
 
 fn prepare(control: &mut UnixStream) -> Result<Command, String> {
     let entrance: Option<Entrance> = protocol::read(control).map_err(|error| error.to_string())?;
-    let Entrance { user, groups, line } = entrance.ok_or("nothing was asked for")?;
+    let Entrance { user, groups, line, masked } = entrance.ok_or("nothing was asked for")?;
     for group in groups {
         let file = group.join("cgroup.procs");
         fs::write(&file, "0").map_err(|error| format!("cannot join the group `{}`: {error}", group.display()))?;
@@ -86,10 +86,17 @@ fn prepare(control: &mut UnixStream) -> Result<Command, String> {
             }
         });
     }
-    targets::check(&words)?;
     if let Some((uid, gid)) = user {
         become_user(uid, gid).map_err(|error| format!("cannot become the user {uid}: {error}"))?;
     }
+    // As the box user: what it may not look at, bwrap and the program cannot reach either.
+    let words = masks::put_on(&words, &masked, &mut || {
+        let fd = readable(&[]).map_err(|error| format!("cannot hold a file in memory: {error}"))?;
+        let number = fd.as_raw_fd();
+        data.push(fd);
+        Ok(number)
+    })?;
+    targets::check(&words)?;
     set_no_new_privs(true).map_err(|error| format!("cannot give up new privileges: {error}"))?;
     let (program, arguments) = words.split_first().ok_or("no program was named")?;
     #[expect(clippy::disallowed_methods, reason = "this process becomes that program; it starts no child")]

@@ -8,10 +8,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orc_domain::confine::{Violation, ViolationKind};
 use orc_kernel::seccomp::{self, Listener};
+use tokio::time::Instant;
 
 use super::seccomp::{Attempt, filter, judge};
 use crate::protocol::Answer;

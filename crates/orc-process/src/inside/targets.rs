@@ -10,32 +10,75 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Looks at every target of a line for bwrap, whose sources are where bwrap finds them.
-pub(super) fn check(line: &[PathBuf]) -> Result<(), String> {
-    // What lies where: a directory of the machine, or memory.
-    let mut mounted: Vec<(&Path, Option<&Path>)> = Vec::new();
-    let mut words = line.iter().map(PathBuf::as_path);
-    while let Some(word) = words.next() {
-        let (source, target) = match word.to_str() {
+/// Something that bwrap will mount or make.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<'a> {
+    /// Where inside.
+    pub(super) at: &'a Path,
+    /// What.
+    pub(super) what: What<'a>,
+    /// The number of the word after it.
+    pub(super) end: usize,
+}
+
+/// What is at a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What<'a> {
+    /// A directory or file of the machine, and where that is.
+    Bound { place: &'a Path, writable: bool },
+    /// A directory in memory.
+    Memory,
+    /// Something that does not change.
+    Other,
+}
+
+/// The targets of a line for bwrap, whose sources are where bwrap finds them, in order.
+pub(super) fn targets(line: &[PathBuf]) -> Result<Vec<Target<'_>>, String> {
+    let mut targets = Vec::new();
+    let mut words = line.iter().enumerate().map(|(number, word)| (number, word.as_path()));
+    while let Some((_, word)) = words.next() {
+        let what = match word.to_str() {
             Some("--") => break,
-            Some("--bind" | "--ro-bind" | "--dev-bind") => (words.next(), words.next()),
+            Some(how @ ("--bind" | "--ro-bind" | "--dev-bind")) => {
+                let (_, place) = words.next().ok_or("a mount of nothing")?;
+                What::Bound { place, writable: how != "--ro-bind" }
+            }
             Some("--file" | "--bind-data" | "--ro-bind-data" | "--symlink") => {
                 words.next();
-                (None, words.next())
+                What::Other
             }
-            Some("--tmpfs" | "--dir" | "--proc" | "--dev") => (None, words.next()),
+            Some("--tmpfs") => What::Memory,
+            Some("--dir" | "--proc" | "--dev") => What::Other,
             _ => continue,
         };
-        let target = target.ok_or("a mount without a place")?;
-        if !target.is_absolute() || target.components().any(|part| part == Component::ParentDir) {
-            return Err(format!("`{}` is no place inside", target.display()));
+        let (number, at) = words.next().ok_or("a mount without a place")?;
+        refuse_odd(at)?;
+        targets.push(Target { at, what, end: number + 1 });
+    }
+    Ok(targets)
+}
+
+/// Only a path from the root downwards says where it leads.
+pub(super) fn refuse_odd(at: &Path) -> Result<(), String> {
+    if !at.is_absolute() || at.components().any(|part| part == Component::ParentDir) {
+        return Err(format!("`{}` is no place inside", at.display()));
+    }
+    Ok(())
+}
+
+/// What lies at a path or above it, the closest of it and of those the last.
+pub(super) fn above<'a, 'b>(targets: &'b [Target<'a>], path: &Path) -> Option<&'b Target<'a>> {
+    let above = targets.iter().filter(|target| path.starts_with(target.at));
+    above.max_by_key(|target| target.at.components().count())
+}
+
+/// Looks at every target of a line for bwrap.
+pub(super) fn check(line: &[PathBuf]) -> Result<(), String> {
+    let targets = targets(line)?;
+    for (index, target) in targets.iter().enumerate() {
+        if let Some(Target { at, what: What::Bound { place, .. }, .. }) = above(&targets[..index], target.at) {
+            refuse_links(at, place, target.at)?;
         }
-        let above =
-            mounted.iter().filter(|(at, _)| target.starts_with(at)).max_by_key(|(at, _)| at.components().count());
-        if let Some((at, Some(place))) = above {
-            refuse_links(at, place, target)?;
-        }
-        mounted.push((target, source));
     }
     Ok(())
 }

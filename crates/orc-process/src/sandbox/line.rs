@@ -1,7 +1,7 @@
 //! From a [`Confinement`] to the line that bwrap is started with.
 //!
-//! The order of arguments is the order in which bwrap mounts: system, private directories, what is mounted, masks; last,
-//! what may not be written to. Whatever the line says about a file of the machine stands in it as [`Argument::Source`],
+//! The order of arguments is the order in which bwrap mounts: system, private directories, what is mounted; last, what may
+//! not be written to. Masks are added by `box-enter`, which sees what they are to hide. Whatever the line says about a file of the machine stands in it as [`Argument::Source`],
 //! because only `box-enter` knows where the box user finds it.
 
 use std::collections::BTreeMap;
@@ -59,6 +59,8 @@ pub(crate) struct Entrance {
     pub(crate) groups: Vec<PathBuf>,
     /// Program and arguments.
     pub(crate) line: Vec<Argument>,
+    /// Paths inside that are to be empty: `box-enter` sees what is there and adds what that takes to the line.
+    pub(crate) masked: Vec<PathBuf>,
 }
 
 /// What `box-init` is told, as its argument: nothing here is a secret of the program.
@@ -285,7 +287,7 @@ impl Sandbox {
             &inside,
         ]);
         let user = inner.staged.then_some((inner.user.uid, inner.user.gid));
-        Entrance { user, groups: request.groups.clone(), line: line.0 }
+        Entrance { user, groups: request.groups.clone(), line: line.0, masked: confinement.masked.clone() }
     }
 
     /// Gives a file of ours to whom everything inside is.
