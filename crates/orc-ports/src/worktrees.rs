@@ -122,6 +122,12 @@ pub enum WorktreeError {
         /// What it said.
         why: String,
     },
+    /// Something lies where copies do that nothing says anything about.
+    #[error("`{}` is no copy that is known, and stays; look into it, and remove it by hand", path.display())]
+    Unknown {
+        /// Where.
+        path: PathBuf,
+    },
     /// A file or directory of ours cannot be made, read or removed.
     #[error("cannot {what} `{}`", path.display())]
     File {

@@ -1,82 +1,191 @@
 //! Removes what nobody needs any more, after proof.
 //!
 //! A copy goes when references hold what is in it, or when it is proven that nothing is; what is unsaved is rescued first,
-//! and one that cannot be rescued stays. It is moved aside at once and given back to the disk in the background. What has
-//! no row that can be read is never touched.
+//! and one that cannot be rescued stays. It is moved aside at once and given back to the disk in the background; the bytes
+//! are counted before: the blocks of its own files, of a snapshot those that no other has. What has no row that can be
+//! read is never touched, and said.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use orc_domain::ids::FlowId;
 use orc_domain::tree::{Repository, Tip};
 use orc_ports::worktrees::{Freed, SavedRef, WorktreeError};
 
+use crate::inside::with_cause;
 use crate::manifest::{Content, Manifest};
+use crate::store::Store;
+use crate::strategy::Strategy;
 use crate::{Trees, files, held};
+
+/// What was found that belongs to no flow that is live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Orphans {
+    /// What was removed.
+    pub freed: Freed,
+    /// What stays because nobody knows what it is, or because it could not be saved, with the reason.
+    pub kept: Vec<(PathBuf, String)>,
+}
 
 impl Trees {
     pub(crate) fn collect(&self, flow: FlowId) -> Result<Freed, WorktreeError> {
         let place = self.root.join("copies").join(flow.file_name());
         let mut freed = Freed::default();
         let mut failed = None;
-        for (directory, _) in self.copies_below(&place)? {
-            let lock = self.locks.of(&directory);
-            let _held = held(&lock);
-            let Some(found) = Manifest::read(&directory)? else { continue };
-            if found.lease == Some(self.instance) {
-                // A run that is still there will give it back; whoever looks next takes it.
-                continue;
-            }
-            match self.collect_copy(&directory, &found) {
-                Ok((rescued, bytes)) => {
-                    freed.copies += 1;
-                    freed.rescued += u32::from(rescued);
-                    freed.bytes += bytes;
-                }
-                // One that cannot be proven to be saved stays, and keeps no other from going.
-                Err(error) => failed = Some(error),
+        for name in files::names_in(&place)? {
+            // One that cannot be proven to be saved stays, and keeps no other from going.
+            if let Err(error) = self.collect_copy(&place.join(name), &mut freed) {
+                tracing::warn!(%flow, error = %with_cause(&error), "a copy stays");
+                failed = failed.or(Some(error));
             }
         }
-        // What is left in it keeps it.
-        let _ = std::fs::remove_dir(&place);
-        failed.map_or(Ok(freed), Err)
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        // What is left in it keeps it: somebody still works there.
+        if std::fs::remove_dir(&place).is_ok() || !files::exists(&place) {
+            freed.bytes += self.remove(&self.root.join("homes").join(flow.file_name()))?;
+        }
+        Ok(freed)
     }
 
-    fn collect_copy(&self, directory: &std::path::Path, found: &Manifest) -> Result<(bool, u64), WorktreeError> {
-        let rescued = found.content == Content::Unsaved && !self.is_untouched(found)?;
-        if rescued {
-            self.rescue_copy(found)?;
+    fn collect_copy(&self, directory: &Path, freed: &mut Freed) -> Result<(), WorktreeError> {
+        let lock = self.locks.of(directory);
+        let _held = held(&lock);
+        let Some(found) = Manifest::read(directory)? else {
+            // An empty one is what a crash leaves between the directory and its row.
+            let gone = std::fs::remove_dir(directory);
+            return gone.map_err(|_| WorktreeError::Unknown { path: directory.to_owned() });
+        };
+        if found.lease == Some(self.instance) {
+            // A run that is still there will give it back; whoever looks next takes it.
+            return Ok(());
         }
-        let gone = self.throw_copy(directory, found)?;
-        let bytes = files::bytes_of(&gone);
+        if found.content == Content::Unsaved && !self.is_untouched(&found)? {
+            freed.rescued += u32::from(!self.rescue_copy(&found)?.is_empty());
+        }
+        freed.bytes += self.bytes_of(directory, &found);
+        let gone = self.throw_copy(directory, &found)?;
         self.remove_later(gone);
-        Ok((rescued, bytes))
+        freed.copies += 1;
+        Ok(())
     }
 
-    /// Flows that have copies.
-    pub(crate) fn flows(&self) -> Result<BTreeSet<FlowId>, WorktreeError> {
-        Ok(self.copies()?.into_iter().map(|(_, found)| found.flow).collect())
+    /// Bytes of disk that are a copy's own.
+    pub(crate) fn bytes_of(&self, directory: &Path, found: &Manifest) -> u64 {
+        match found.strategy {
+            Strategy::Btrfs => {
+                found.parts.iter().map(|part| self.snapshots.own_bytes(&self.root.join(&part.directory))).sum()
+            }
+            Strategy::Overlay | Strategy::Clone => files::bytes_of(directory),
+        }
+    }
+
+    /// Removes what belongs to flows that are not live, and grounds that no copy stands on; the newest ground of a
+    /// repository stays for the next.
+    pub(crate) fn collect_orphans(&self, live: &BTreeSet<FlowId>) -> Result<Orphans, WorktreeError> {
+        let mut orphans = Orphans::default();
+        let copies = self.root.join("copies");
+        for name in files::names_in(&copies)? {
+            match name.replacen('-', "_", 1).parse::<FlowId>() {
+                Ok(flow) if live.contains(&flow) => {}
+                Ok(flow) => match self.collect(flow) {
+                    Ok(freed) => orphans.add(freed),
+                    Err(error) => orphans.kept.push((copies.join(name), with_cause(&error))),
+                },
+                Err(_) => orphans.kept.push((copies.join(name), "no flow is called so".to_owned())),
+            }
+        }
+        let _nobody_builds = self.building.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match self.used_layers() {
+            Ok(used) => orphans.freed.bytes += self.remove_grounds(&used)?,
+            Err(error) => orphans.kept.push((self.root.join("bases"), with_cause(&error))),
+        }
+        Ok(orphans)
+    }
+
+    /// Layers that copies stand on. A row that cannot be read makes all of them used.
+    fn used_layers(&self) -> Result<BTreeSet<PathBuf>, WorktreeError> {
+        let copies = self.root.join("copies");
+        let mut used = BTreeSet::new();
+        for flow in files::names_in(&copies)? {
+            for step in files::names_in(&copies.join(&flow))? {
+                let found = Manifest::read(&copies.join(&flow).join(step))?;
+                used.extend(found.into_iter().flat_map(|found| found.parts).flat_map(|part| part.layers));
+            }
+        }
+        Ok(used)
+    }
+
+    fn remove_grounds(&self, used: &BTreeSet<PathBuf>) -> Result<u64, WorktreeError> {
+        let mut bytes = 0;
+        let bases = self.root.join("bases");
+        for source in files::names_in(&bases)? {
+            for strategy in files::names_in(&bases.join(&source))? {
+                let grounds = self.grounds_in(&Path::new("bases").join(&source).join(strategy))?;
+                let newest = grounds.first().map(|ground| ground.layers.clone()).unwrap_or_default();
+                for layer in grounds.iter().filter_map(|ground| ground.layers.first()) {
+                    if !used.contains(layer) && !newest.contains(layer) {
+                        let tree = self.root.join(layer);
+                        bytes += self.remove(tree.parent().unwrap_or(&tree))?;
+                    }
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Takes a directory of ours away; its bytes.
+    fn remove(&self, path: &Path) -> Result<u64, WorktreeError> {
+        if !files::exists(path) {
+            return Ok(0);
+        }
+        let bytes = files::bytes_of(path);
+        let gone = self.throw(path)?;
+        self.remove_later(gone);
+        Ok(bytes)
     }
 
     /// Gives what was thrown away back to the disk.
     pub(crate) fn remove_later(&self, path: PathBuf) {
-        let trash = self.root.join("trash");
+        let (trash, snapshots) = (self.root.join("trash"), self.snapshots.clone());
         self.background.send(Box::new(move || {
+            snapshots.remove_if(&path.join("tree"));
             if let Err(error) = files::remove_tree(&path, &trash) {
                 tracing::warn!(path = %path.display(), %error, "what was thrown away stays until the next start");
             }
         }));
     }
 
-    /// Removes what earlier instances were about to remove.
-    pub(crate) fn empty_trash(&self) {
+    /// What earlier instances were about to remove or had half made.
+    pub(crate) fn leftovers(&self) -> Result<Vec<PathBuf>, WorktreeError> {
         let trash = self.root.join("trash");
-        for name in files::names_in(&trash).unwrap_or_default() {
-            let path = trash.join(name);
-            if let Err(error) = files::remove_tree(&path, &trash) {
-                tracing::warn!(path = %path.display(), %error, "what was thrown away stays until the next start");
+        let mut found: Vec<PathBuf> = files::names_in(&trash)?.into_iter().map(|name| trash.join(name)).collect();
+        let mut places = vec![self.root.join("repositories")];
+        places.extend(self.stores()?.into_iter().map(|store| store.path));
+        let bases = self.root.join("bases");
+        for source in files::names_in(&bases)? {
+            for strategy in files::names_in(&bases.join(&source))? {
+                places.push(bases.join(&source).join(strategy));
             }
         }
+        for place in places {
+            let half = files::names_in(&place)?.into_iter().filter(|name| name.starts_with('.'));
+            found.extend(half.map(|name| place.join(name)));
+        }
+        Ok(found)
+    }
+
+    /// All repositories of ours.
+    fn stores(&self) -> Result<Vec<Store<'_>>, WorktreeError> {
+        let directory = self.root.join("repositories");
+        let mut stores = Vec::new();
+        for name in files::names_in(&directory)?.into_iter().filter(|name| !name.starts_with('.')) {
+            let path = directory.join(name).join("source");
+            let source = std::fs::read_to_string(&path).map_err(files::failed("read", &path))?;
+            stores.push(Store::known(&self.root, &self.git, &source));
+        }
+        Ok(stores)
     }
 
     pub(crate) fn saved(&self, repositories: &[Repository], tips: &[Tip]) -> Vec<SavedRef> {
@@ -114,5 +223,13 @@ impl Trees {
             })
         };
         repositories.iter().flat_map(of).collect()
+    }
+}
+
+impl Orphans {
+    fn add(&mut self, freed: Freed) {
+        self.freed.copies += freed.copies;
+        self.freed.rescued += freed.rescued;
+        self.freed.bytes += freed.bytes;
     }
 }

@@ -55,6 +55,7 @@ impl Trees {
         if let Some(conflict) = conflict.clone().filter(|_| !copy.holds_conflict) {
             return Err(WorktreeError::Conflict(conflict));
         }
+        let _no_ground_goes = self.building.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut manifest = Manifest {
             flow: conversation.flow,
             path: conversation.path.clone(),
@@ -67,15 +68,30 @@ impl Trees {
             conflict,
         };
         files::make_directory(&directory)?;
-        manifest.write(&directory)?;
-        let places = names::places(&copy.repositories);
-        for ((repository, start), at) in copy.repositories.iter().zip(starts).zip(places) {
+        if let Err(error) = self.fill(&directory, &mut manifest, &copy.repositories, starts) {
+            // No program saw it, and the next run that asks must not find it taken.
+            let gone = self.throw_copy(&directory, &manifest)?;
+            self.remove_later(gone);
+            return Err(error);
+        }
+        Ok(self.prepared(&manifest))
+    }
+
+    fn fill(
+        &self,
+        directory: &Path,
+        manifest: &mut Manifest,
+        repositories: &[Repository],
+        starts: Vec<Start>,
+    ) -> Result<(), WorktreeError> {
+        manifest.write(directory)?;
+        let places = names::places(repositories);
+        for ((repository, start), at) in repositories.iter().zip(starts).zip(places) {
             let number = manifest.parts.len();
-            manifest.parts.push(self.make_part(&directory, (number, at), repository, start)?);
+            manifest.parts.push(self.make_part(directory, (number, at), repository, start)?);
         }
         manifest.content = Content::Unsaved;
-        manifest.write(&directory)?;
-        Ok(self.prepared(&manifest))
+        manifest.write(directory)
     }
 
     /// Lets a copy go that nobody goes on in; what is not saved of it is rescued first.
@@ -262,6 +278,7 @@ impl Trees {
                 }));
             }
         }
+        let bytes = self.bytes_of(directory, &found);
         Ok(CopyEntry {
             conversation,
             state,
@@ -269,7 +286,7 @@ impl Trees {
             since: found.since,
             start: found.start(),
             strategy: found.strategy.word(),
-            bytes: files::bytes_of(directory),
+            bytes,
             references,
         })
     }

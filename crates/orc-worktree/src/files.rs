@@ -61,8 +61,14 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WorktreeError
 pub(crate) fn beside(path: &Path) -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    path.with_file_name(format!(".{name}.{}-{number}.new", std::process::id()))
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let free = path.with_file_name(format!(".{name}.{}-{number}.new", std::process::id()));
+        // An earlier process may have had our number.
+        if !exists(&free) {
+            return free;
+        }
+    }
 }
 
 /// Whether a path is there, not following a link at its end.
@@ -182,7 +188,7 @@ pub(crate) fn remove_tree(path: &Path, aside: &Path) -> Result<(), WorktreeError
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(other) => return Err(error(other)),
     }
-    let first = aside.join(beside(Path::new(&name)));
+    let first = beside(&aside.join(&name));
     let mut open = vec![first.file_name().unwrap_or_default().to_owned()];
     rustix::fs::renameat_with(&parent, &*name, &aside_fd, &*open[0], RenameFlags::NOREPLACE).map_err(error)?;
     while let Some(name) = open.pop() {
@@ -212,7 +218,7 @@ pub(crate) fn remove_tree(path: &Path, aside: &Path) -> Result<(), WorktreeError
             if rustix::fs::unlinkat(&directory, inner, AtFlags::REMOVEDIR).is_ok() {
                 continue;
             }
-            let moved = beside(Path::new("d")).into_os_string();
+            let moved = beside(&aside.join("inner")).file_name().unwrap_or_default().to_owned();
             if rustix::fs::renameat(&directory, inner, &aside_fd, &*moved) == Err(Errno::ACCESS) {
                 // Moving a directory writes its `..`, which its own rights may forbid.
                 rustix::fs::chmodat(&directory, inner, Mode::RWXU, AtFlags::empty()).map_err(error)?;

@@ -65,10 +65,14 @@ impl Trees {
     }
 
     /// All grounds of a source, the newest first.
-    pub(crate) fn grounds_of(&self, source: &str) -> Result<Vec<Ground>, WorktreeError> {
-        let shelf = self.shelf(source);
+    fn grounds_of(&self, source: &str) -> Result<Vec<Ground>, WorktreeError> {
+        self.grounds_in(&self.shelf(source))
+    }
+
+    /// All grounds in a directory, the newest first.
+    pub(crate) fn grounds_in(&self, shelf: &Path) -> Result<Vec<Ground>, WorktreeError> {
         let mut found = Vec::new();
-        for name in files::names_in(&self.root.join(&shelf))? {
+        for name in files::names_in(&self.root.join(shelf))? {
             if !name.starts_with('.') {
                 found.extend(self.read_ground(&shelf.join(name))?);
             }

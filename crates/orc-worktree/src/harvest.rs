@@ -18,12 +18,29 @@ use crate::strategy::Strategy;
 use crate::{Trees, files, names, store};
 
 /// How long looking at a copy may take.
-const WALL: Millis = Millis::from_secs(900);
+const WALL: Millis = Millis::from_secs(600);
 const SCRIPT: &str = include_str!("scripts/harvest.sh");
 /// Where the ground of a copy is, read-only, beside the copy.
 const GROUND: &str = "/orc/ground";
-/// Files with unresolved conflicts that are looked for.
-const UNRESOLVED: &str = "conflict markers are left";
+/// The repository of ours that looks at a copy. Objects of others may come with a graph or an index that lies.
+const CONFIGURATION: &str = "\
+[core]
+\trepositoryformatversion = @
+\tbare = false
+\tfileMode = true
+\tlogAllRefUpdates = false
+\tcommitGraph = false
+\tmultiPackIndex = false
+\tfsmonitor = false
+\tuntrackedCache = false
+\thooksPath = /dev/null
+[index]
+\tsparse = false
+[gc]
+\tauto = 0
+";
+/// Notes of one kind that are passed on.
+const MOST_NOTES: usize = 20;
 
 /// What is to be read out of a copy.
 struct Wanted<'a> {
@@ -51,7 +68,7 @@ impl Trees {
         let directory = self.directory_of(&harvest.conversation);
         let lock = self.locks.of(&directory);
         let _held = crate::held(&lock);
-        let mut found = self.known(&harvest.conversation)?;
+        let found = self.known(&harvest.conversation)?;
         if found.run != harvest.run {
             let what = format!("the copy of `{}` belongs to {} now", harvest.conversation.path, found.run);
             return Err(WorktreeError::Box { what });
@@ -70,32 +87,49 @@ impl Trees {
             message += &format!("\n{}\n", harvest.trailers.join("\n"));
         }
         let mut content = Content::Saved;
+        let mut conflict = None;
         for part in found.parts.clone() {
             let wanted = Wanted { author: &harvest.author, message: message.clone(), at: harvest.at, diff: None };
             let taken = self.read_part(&found, &part, &wanted)?;
-            if found.conflict.is_some() && !taken.unresolved.is_empty() {
-                self.close(&directory, found.clone(), Content::Unsaved, kept)?;
-                return Err(WorktreeError::Conflict(still(found.conflict.as_ref(), &part, taken.unresolved)));
-            }
-            let mut result = taken.result.clone();
-            if harvest.copy.holds_conflict {
-                result = self.complete(&part.repository, result, &harvest.copy.from)?;
-            }
-            let mut references = vec![(name.clone(), result.clone())];
+            let mut references = vec![(name.clone(), taken.result.clone())];
             let lefts = taken.left.iter().enumerate();
             references.extend(
                 lefts.map(|(at, (commit, _))| (format!("{prefix}/left/{}-{at}", harvest.attempt), commit.clone())),
             );
-            self.store_of(&part.repository).set(&references)?;
-            kept.notes.extend(taken.notes);
-            kept.notes.extend(taken.left.into_iter().map(|(_, where_)| format!("kept beside the result: {where_}")));
+            let store = self.store_of(&part.repository);
+            store.set(&references)?;
+            kept.notes.extend(notes(&part, &taken, &references[1..]));
             if !taken.lost.is_empty() {
                 content = Content::Unsaved;
-                kept.notes.extend(taken.lost.into_iter().map(|what| format!("not kept: {what}")));
             }
-            kept.tree.0.insert(part.repository.path.clone(), result);
+            match self.result_of(&found, &part, taken, harvest)? {
+                Ok(result) => {
+                    store.set(&[(name.clone(), result.clone())])?;
+                    kept.tree.0.insert(part.repository.path.clone(), result);
+                }
+                Err(still) => conflict = conflict.or(Some(still)),
+            }
         }
-        self.close(&directory, found, content, kept)
+        let kept = self.close(&directory, found, content, kept)?;
+        conflict.map_or(Ok(kept), |conflict| Err(WorktreeError::Conflict(conflict)))
+    }
+
+    /// What a part hands on, or the conflict that is still in it.
+    fn result_of(
+        &self,
+        found: &Manifest,
+        part: &Part,
+        taken: Taken,
+        harvest: &Harvest,
+    ) -> Result<Result<CommitId, Conflict>, WorktreeError> {
+        let (Some(_), Some(conflict)) = (&part.theirs, &found.conflict) else { return Ok(Ok(taken.result)) };
+        if !taken.unresolved.is_empty() {
+            return Ok(Err(still(conflict, part, taken.unresolved)));
+        }
+        match self.complete(&part.repository, taken.result, &harvest.copy.from) {
+            Err(WorktreeError::Conflict(conflict)) => Ok(Err(conflict)),
+            other => other.map(Ok),
+        }
     }
 
     fn hold(&self, found: &Manifest, tree: &Tree, name: &str) -> Result<(), WorktreeError> {
@@ -174,29 +208,31 @@ impl Trees {
     ) -> Result<(), WorktreeError> {
         let format = store.format()?;
         let (version, extension) = match format.as_str() {
-            "sha1" => (0, String::new()),
-            other => (1, format!("[extensions]\n\tobjectFormat = {other}\n")),
+            "sha1" => ("0", String::new()),
+            other => ("1", format!("[extensions]\n\tobjectFormat = {other}\n")),
         };
-        let stat = if strategy == Strategy::Clone { "\tcheckStat = minimal\n\ttrustctime = false\n" } else { "" };
-        let config = format!(
-            "[core]\n\trepositoryformatversion = {version}\n\tbare = false\n\tfileMode = true\n{stat}{extension}"
-        );
+        let stat =
+            if strategy == Strategy::Clone { "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n" } else { "" };
+        let config = CONFIGURATION.replace('@', version) + stat + &extension;
+        let mut modules = String::new();
+        for layer in &part.layers {
+            modules += &modules_in(&self.root.join(layer).join(".git/modules"))?;
+        }
         for name in ["git", "known"] {
             let git = exchange.path.join(name);
             for directory in ["", "objects", "objects/info", "objects/pack", "refs", "info"] {
                 files::make_open(&git.join(directory), self.owner)?;
             }
             let own = [("HEAD", "ref: refs/heads/none\n"), ("config", config.as_str())];
-            let objects = format!("{GROUND}/.git/objects\n");
-            let alternates = if name == "git" { objects.as_str() } else { "" };
-            for (file, text) in own.into_iter().chain([("objects/info/alternates", alternates)]) {
+            // What the ground has of submodules is known; what else a copy has of them is not.
+            let alternates = if name == "git" { format!("{GROUND}/.git/objects\n{modules}") } else { modules.clone() };
+            for (file, text) in own.into_iter().chain([("objects/info/alternates", alternates.as_str())]) {
                 self.give(&git.join(file), text.as_bytes())?;
             }
         }
-        // The index of the ground knows the times of all files that nobody touched. With layers, it is in the topmost that
-        // has one; a ground always writes its own.
-        let top = part.layers.first().map(|layer| self.root.join(layer).join(".git/index"));
-        if let Some(index) = top.filter(|index| files::exists(index)) {
+        // The index of the ground knows the times of all files that nobody touched. With layers, the topmost one holds.
+        let mut indexes = part.layers.iter().map(|layer| self.root.join(layer).join(".git/index"));
+        if let Some(index) = indexes.find(|index| files::exists(index)) {
             let bytes = std::fs::read(&index).map_err(files::failed("read", &index))?;
             self.give(&exchange.path.join("git/index"), &bytes)?;
         }
@@ -274,7 +310,9 @@ impl Trees {
         let _held = crate::held(&lock);
         let found = self.known(conversation)?;
         self.refuse_leased(&found)?;
-        self.rescue_copy(&found)
+        let saved = self.rescue_copy(&found)?;
+        Manifest { lease: None, content: Content::Saved, ..found }.write(&directory)?;
+        Ok(saved)
     }
 
     fn refuse_leased(&self, found: &Manifest) -> Result<(), WorktreeError> {
@@ -287,7 +325,7 @@ impl Trees {
         }
     }
 
-    /// Writes what is in a copy to rescue references.
+    /// Writes what is in a copy and what nothing holds yet to rescue references.
     pub(crate) fn rescue_copy(&self, found: &Manifest) -> Result<Vec<SavedRef>, WorktreeError> {
         let now = self.clock.now();
         let prefix = format!("refs/orc/rescue/{}/{}", names::conversation(&found.conversation()), now.as_millis());
@@ -301,10 +339,14 @@ impl Trees {
                 let repository = part.repository.source.clone();
                 return Err(WorktreeError::Git { what: "rescue everything", repository, why });
             }
-            let mut references = vec![(format!("{prefix}/work"), taken.result)];
-            let left = taken.left.into_iter().enumerate();
-            references.extend(left.map(|(at, (commit, _))| (format!("{prefix}/left-{at}"), commit)));
             let store = self.store_of(&part.repository);
+            let named = taken.left.into_iter().enumerate().map(|(at, (commit, _))| (format!("left-{at}"), commit));
+            let mut references = Vec::new();
+            for (name, commit) in std::iter::once(("work".to_owned(), taken.result)).chain(named) {
+                if commit != part.start && !self.is_saved(&store, &found.conversation(), &commit)? {
+                    references.push((format!("{prefix}/{name}"), commit));
+                }
+            }
             store.set(&references)?;
             saved.extend(references.into_iter().map(|(name, _)| SavedRef {
                 repository: part.repository.path.clone(),
@@ -313,6 +355,29 @@ impl Trees {
             }));
         }
         Ok(saved)
+    }
+
+    /// Whether a reference reaches a commit, or the conversation has one with the same files and parents: what was
+    /// uncommitted becomes another commit each time it is read.
+    fn is_saved(
+        &self,
+        store: &Store<'_>,
+        conversation: &Conversation,
+        commit: &CommitId,
+    ) -> Result<bool, WorktreeError> {
+        if store.is_held(commit)? {
+            return Ok(true);
+        }
+        let wanted = store.content_of(commit)?;
+        let whose = names::conversation(conversation);
+        for prefix in [format!("refs/orc/{whose}"), format!("refs/orc/rescue/{whose}")] {
+            for (_, known) in store.list(&prefix)? {
+                if store.content_of(&known)? == wanted {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -328,12 +393,49 @@ fn read(said: &Fields, store: &Store<'_>) -> Result<Taken, WorktreeError> {
 }
 
 /// The conflict that a copy still holds.
-fn still(conflict: Option<&Conflict>, part: &Part, mut unresolved: Vec<String>) -> Conflict {
+fn still(conflict: &Conflict, part: &Part, mut unresolved: Vec<String>) -> Conflict {
     let count = u32::try_from(unresolved.len()).unwrap_or(u32::MAX);
     unresolved.truncate(MAX_CONFLICT_FILES);
-    let (ours, theirs) = match conflict {
-        Some(conflict) => (conflict.ours.clone(), conflict.theirs.clone()),
-        None => (UNRESOLVED.to_owned(), UNRESOLVED.to_owned()),
-    };
-    Conflict { repository: part.repository.path.clone(), files: unresolved, count, ours, theirs }
+    Conflict { repository: part.repository.path.clone(), files: unresolved, count, ..conflict.clone() }
+}
+
+/// What people should know about what was kept of a part.
+fn notes(part: &Part, taken: &Taken, beside: &[(String, CommitId)]) -> Vec<String> {
+    let mut notes: Vec<String> = taken.notes.iter().take(MOST_NOTES).cloned().collect();
+    for ((_, what), (reference, _)) in taken.left.iter().zip(beside).take(MOST_NOTES) {
+        let what = match what.split_once(' ') {
+            Some(("nested", path)) => format!("the repository `{path}` inside of it"),
+            Some(("submodule", path)) => format!("what was changed in the submodule `{path}`"),
+            _ if what == "stash" => "a stash".to_owned(),
+            _ => format!("`{}`", what.trim_start_matches("refs/heads/")),
+        };
+        notes.push(format!("{what} is not part of the result; `{reference}` holds it"));
+    }
+    notes.extend(taken.lost.iter().take(MOST_NOTES).map(|what| format!("cannot be kept: {what}")));
+    if part.theirs.is_none() && !taken.unresolved.is_empty() {
+        let files = taken.unresolved.iter().take(MOST_NOTES).cloned().collect::<Vec<_>>().join(", ");
+        notes.push(format!("conflicts that nobody resolved: {files}"));
+    }
+    match part.repository.path.as_str() {
+        "." => notes,
+        path => notes.into_iter().map(|note| format!("{path}: {note}")).collect(),
+    }
+}
+
+/// Directories of objects of submodules in a layer of a ground, as they are called in the box, one a line.
+fn modules_in(directory: &Path) -> Result<String, WorktreeError> {
+    let mut lines = String::new();
+    let mut open = vec![(directory.to_owned(), format!("{GROUND}/.git/modules"))];
+    while let Some((directory, called)) = open.pop() {
+        for name in files::names_in(&directory)? {
+            let (path, called) = (directory.join(&name), format!("{called}/{name}"));
+            if path.join("objects").is_dir() {
+                lines += &format!("{called}/objects\n");
+                open.push((path.join("modules"), format!("{called}/modules")));
+            } else if path.is_dir() {
+                open.push((path, called));
+            }
+        }
+    }
+    Ok(lines)
 }

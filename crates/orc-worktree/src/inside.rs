@@ -102,7 +102,6 @@ pub(crate) fn run(
         ("GIT_NO_REPLACE_OBJECTS", "1"),
         ("GIT_NO_LAZY_FETCH", "1"),
         ("GIT_ALLOW_PROTOCOL", "none"),
-        ("GIT_LFS_SKIP_SMUDGE", "1"),
         ("E", EXCHANGE),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -135,6 +134,11 @@ pub(crate) fn run(
         );
     }
     Err(WorktreeError::Git { what, repository: of.to_owned(), why })
+}
+
+/// An error with its causes in one line.
+pub(crate) fn with_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {}", with_cause(cause)))
 }
 
 fn fields(output: &[u8]) -> Fields {

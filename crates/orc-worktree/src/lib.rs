@@ -27,9 +27,9 @@ mod pool;
 mod store;
 mod strategy;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use futures_util::future::BoxFuture;
 use orc_domain::graph::RepositorySpec;
@@ -42,6 +42,7 @@ use orc_ports::worktrees::{
     WorktreeError, Worktrees,
 };
 
+pub use crate::collect::Orphans;
 pub use crate::files::Owner;
 pub use crate::inside::{Boxes, Command, Said};
 pub use crate::strategy::{Choice, Probed, Strategy, StrategyError};
@@ -111,6 +112,8 @@ pub(crate) struct Trees {
     clock: Arc<dyn Clock>,
     locks: Locks,
     background: pool::Background,
+    /// Read while a copy is made, so that no ground goes between a look at it and the row that names it.
+    building: RwLock<()>,
 }
 
 /// One lock for each directory.
@@ -194,10 +197,12 @@ impl GitWorktrees {
             clock,
             locks,
             background: pool.background(),
+            building: RwLock::default(),
         });
         let worktrees = Self { trees, pool };
-        let trees = Arc::clone(&worktrees.trees);
-        worktrees.trees.background.send(Box::new(move || trees.empty_trash()));
+        for left in worktrees.trees.leftovers().map_err(failed)? {
+            worktrees.trees.remove_later(left);
+        }
         Ok(worktrees)
     }
 
@@ -217,6 +222,14 @@ impl GitWorktrees {
     #[must_use]
     pub fn home(&self, conversation: &Conversation) -> PathBuf {
         self.trees.root.join("homes").join(names::conversation(conversation))
+    }
+
+    /// Removes what belongs to none of the flows that are live, and grounds that nothing stands on.
+    ///
+    /// # Errors
+    /// When the directories cannot be read; what cannot be removed is in the answer.
+    pub fn collect_orphans(&self, live: BTreeSet<FlowId>) -> BoxFuture<'_, Result<Orphans, WorktreeError>> {
+        self.call(move |trees| trees.collect_orphans(&live))
     }
 
     fn call<T: Send + 'static>(

@@ -3,6 +3,7 @@
 //! It says who has the copy, where it started and whether what is in it is saved. Only this module reads and writes it.
 //! A directory without a row that can be read is not ours to touch: it counts as live.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use orc_domain::ids::{InstanceId, RunId};
@@ -76,7 +77,7 @@ impl Manifest {
         let path = directory.join(FILE);
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(error) => return Err(files::failed("read", &path)(error)),
         };
         serde_json::from_slice(&bytes).map(Some).map_err(|error| files::failed("read", &path)(error.into()))

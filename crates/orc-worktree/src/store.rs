@@ -212,19 +212,9 @@ impl<'a> Store<'a> {
         Ok(lines.lines().filter_map(read).collect())
     }
 
-    /// Removes references.
-    pub(crate) fn forget(&self, names: &[String]) -> Result<(), WorktreeError> {
-        if names.is_empty() {
-            return Ok(());
-        }
-        let lines: String = names.iter().map(|name| format!("delete {name}\n")).collect();
-        self.call().args(["update-ref", "--stdin"]).input(lines).done("remove references of")?;
-        Ok(())
-    }
-
-    /// The tree of a commit.
-    pub(crate) fn tree_of(&self, commit: &CommitId) -> Result<String, WorktreeError> {
-        Ok(self.call().args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")]).done("read a tree of")?.line())
+    /// Files and parents of a commit, whoever made it and when.
+    pub(crate) fn content_of(&self, commit: &CommitId) -> Result<String, WorktreeError> {
+        Ok(self.call().args(["show", "-s", "--format=%T %P", commit.as_str()]).done("read a commit of")?.line())
     }
 
     /// Whether everything of `old` is in `new`.

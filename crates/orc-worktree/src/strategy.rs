@@ -11,7 +11,7 @@ use orc_ports::executor::{Mount, Source};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{self, Owner};
-use crate::inside::{self, Boxes, Exchange, Script};
+use crate::inside::{self, Boxes, Exchange, Script, with_cause};
 
 /// How a copy is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -172,11 +172,6 @@ fn probe_overlay(root: &Path, boxes: &dyn Boxes, owner: Option<Owner>) -> Result
     if lower.join("kept/file").exists() { Ok(()) } else { Err("it changed its lower layer".to_owned()) }
 }
 
-/// An error with its causes in one line.
-pub(crate) fn with_cause(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {}", with_cause(cause)))
-}
-
 /// Snapshots of btrfs subvolumes, made by its own program.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
@@ -230,11 +225,31 @@ impl Snapshots {
         let _ = self.run(&["subvolume", "delete"], &[path]);
     }
 
+    /// Removes a subvolume, and leaves everything else alone.
+    pub(crate) fn remove_if(&self, path: &Path) {
+        let on_btrfs =
+            rustix::fs::statfs(path).is_ok_and(|found| u64::try_from(found.f_type).ok() == Some(BTRFS_MAGIC));
+        if on_btrfs {
+            self.remove(path);
+        }
+    }
+
+    /// Bytes that no other snapshot has.
+    pub(crate) fn own_bytes(&self, path: &Path) -> u64 {
+        let said = self.say(&["filesystem", "du", "-s", "--raw"], &[path]).unwrap_or_default();
+        let last = said.lines().last().unwrap_or_default();
+        last.split_whitespace().nth(1).and_then(|exclusive| exclusive.parse().ok()).unwrap_or(0)
+    }
+
+    fn run(&self, arguments: &[&str], paths: &[&Path]) -> Result<(), String> {
+        self.say(arguments, paths).map(|_| ())
+    }
+
     #[expect(
         clippy::disallowed_methods,
         reason = "btrfs on directories of our own: no agent's program, and waited for right here"
     )]
-    fn run(&self, arguments: &[&str], paths: &[&Path]) -> Result<(), String> {
+    fn say(&self, arguments: &[&str], paths: &[&Path]) -> Result<String, String> {
         let said = std::process::Command::new("btrfs")
             .args(arguments)
             .args(paths)
@@ -244,7 +259,8 @@ impl Snapshots {
             .stdin(std::process::Stdio::null())
             .output()
             .map_err(|error| format!("`btrfs` cannot be started ({error}); install btrfs-progs"))?;
-        if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()) }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
     }
 }
 

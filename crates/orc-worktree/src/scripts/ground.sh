@@ -3,6 +3,8 @@ set -eu
 cd "$W"
 if [ "$FRESH" = 1 ]; then
 	git init -q --template= -b "${BRANCH:-main}" --object-format="$FORMAT" .
+	# Programs write there without looking whether it exists.
+	mkdir -p .git/info .git/hooks
 	# Nothing cleans up behind the back of a run.
 	git config gc.auto 0
 	git config maintenance.auto false

@@ -6,7 +6,8 @@
 set -u
 export GIT_DIR="$E/git" GIT_WORK_TREE="$W" GIT_INDEX_FILE="$E/git/index"
 tell() { printf '%s %s\0' "$1" "$2"; }
-asked() { env -u GIT_WORK_TREE -u GIT_INDEX_FILE GIT_DIR="$W/.git" git "$@" 2>/dev/null </dev/null; }
+# Bounded: what a run configured may make git wait for ever.
+asked() { env -u GIT_WORK_TREE -u GIT_INDEX_FILE GIT_DIR="$W/.git" timeout -k 1 20 git "$@" 2>/dev/null </dev/null; }
 whole() { git rev-list --objects --quiet "$1" --not "$START" "$GROUND" 2>/dev/null; }
 new() { [ -n "$(git rev-list -n 1 "$1" --not $result "$START" "$GROUND" 2>/dev/null)" ]; }
 present() { xargs -0 -r sh -c 'for f; do if [ -e "$f" ] || [ -L "$f" ]; then printf "%s\0" "$f"; fi; done' sh; }
@@ -33,18 +34,20 @@ files_of() {
 }
 
 cd "$W" || exit 10
-# git waits for a pipe in the place of one of its files.
-find .git/ ! -type d ! -type f ! -type l -exec rm -f {} + 2>/dev/null
+# git waits for a pipe in the place of a file, and keeps none.
+find . -type p -delete 2>/dev/null
 if [ -s "$E/in.pack" ]; then
 	git index-pack --stdin --fix-thin <"$E/in.pack" >/dev/null || exit 11
 fi
 
 own= head= merge= result=
+if [ "$MODE" = full ] && { [ -L .git ] || ! own=$(asked rev-parse --absolute-git-dir); }; then
+	MODE=files own=
+fi
 if [ "$MODE" = full ]; then
-	own=$(asked rev-parse --absolute-git-dir) || own=
 	objects=$(asked rev-parse --path-format=absolute --git-path objects) && printf '%s\n' "$objects" >>"$GIT_DIR/objects/info/alternates"
 	for module in "$own"/modules/*/objects "$own"/modules/*/modules/*/objects; do
-		if [ -n "$own" ] && [ -d "$module" ]; then printf '%s\n' "$module" >>"$GIT_DIR/objects/info/alternates"; fi
+		if [ -d "$module" ]; then printf '%s\n' "$module" >>"$GIT_DIR/objects/info/alternates"; fi
 	done
 	head=$(asked rev-parse -q --verify 'HEAD^{commit}') || head=
 	if [ -z "$head" ]; then
@@ -66,8 +69,8 @@ parent=${head:-$START}
 # The index of the ground knows the times of all files that nobody touched, so that only others are read.
 git read-tree -m "$parent" 2>/dev/null || git read-tree "$parent" || exit 12
 
-# What nobody can read cannot be kept, and a pipe in the place of a file of git's would be waited for.
-find . -path ./.git -prune -o -type p \( -name '.git*' -o -path '*/.git/*' \) -exec rm -f {} + -o -type d ! -perm -u=rwx -exec chmod u+rwx {} \; \
+# What nobody can read cannot be kept.
+find . -path ./.git -prune -o -type d ! -perm -u=rwx -exec chmod u+rwx {} \; \
 	-o -type f ! -perm -u=r -exec chmod u+r {} + 2>/dev/null
 
 if [ -n "$own" ] && [ -f "$own/index" ] && [ ! -L "$own/index" ] &&

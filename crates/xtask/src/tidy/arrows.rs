@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Violation;
 
 /// What a crate of ours may use of ours, outside of its tests.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("orc-domain", &[]),
     ("orc-spec", &["orc-domain"]),
     ("orc-engine", &["orc-domain"]),
@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("orc-store-sqlite", &["orc-domain", "orc-ports"]),
     ("orc-kernel", &[]),
     ("orc-process", &["orc-domain", "orc-kernel", "orc-ports"]),
+    ("orc-worktree", &["orc-domain", "orc-ports", "orc-process"]),
     ("orc-adapters", &["orc-domain", "orc-ports"]),
     ("orc-notify", &["orc-domain", "orc-ports"]),
     ("orc-runtime", &["orc-domain", "orc-engine", "orc-ports"]),
@@ -34,6 +35,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "orc-adapters",
             "orc-notify",
             "orc-runtime",
+            "orc-worktree",
         ],
     ),
     ("orc-testkit", &["orc-domain", "orc-engine", "orc-ports"]),

@@ -1,0 +1,201 @@
+//! Who has a copy, and when it goes.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use orc_domain::tree::PrivateCopy;
+use orc_ports::worktrees::{CopyState, Worktrees};
+use orc_worktree::{Choice, Strategy};
+
+use crate::boxes;
+use crate::fixture::{Place, check_each, first, git, only, wait};
+
+fn state(place: &Place, step: &str) -> Option<CopyState> {
+    let entries = wait(place.worktrees.list()).unwrap();
+    entries.into_iter().find(|entry| entry.conversation == place.conversation(step)).map(|entry| entry.state)
+}
+
+#[test]
+fn a_lease_lasts_as_long_as_its_run_or_its_instance() {
+    check_each(|place| {
+        let copy = place.copy(&[]);
+        let prepared = place.prepare("edit", &copy);
+        assert_eq!(state(place, "edit"), Some(CopyState::Leased));
+        let other = wait(place.worktrees.prepare(place.conversation("edit"), place.run("other"), copy.clone()));
+        assert!(other.unwrap_err().to_string().contains("in use by"));
+        assert_eq!(place.collect().copies, 0, "a copy that a run has stays");
+        place.work(&prepared, "echo x >x");
+        wait(place.worktrees.release(place.run("edit"))).unwrap();
+        assert_eq!(state(place, "edit"), Some(CopyState::Unsaved));
+        // Another run goes on where that one was.
+        let goes_on = PrivateCopy { goes_on: true, ..copy.clone() };
+        let prepared = wait(place.worktrees.prepare(place.conversation("edit"), place.run("other"), goes_on)).unwrap();
+        assert_eq!(place.work(&prepared, "cat x"), "x\n");
+        place.restart();
+        assert_eq!(state(place, "edit"), Some(CopyState::Unsaved), "the lease of an instance that is gone is over");
+        let freed = place.collect();
+        assert_eq!((freed.copies, freed.rescued), (1, 1));
+        assert_eq!(state(place, "edit"), None);
+        let rescued = place.references("refs/orc/rescue");
+        assert_eq!(place.file(&rescued[0], "x"), Some("x".to_owned()));
+    });
+}
+
+#[test]
+fn a_copy_that_does_not_go_on_is_made_anew_and_what_was_in_it_is_rescued() {
+    check_each(|place| {
+        let copy = place.copy(&[]);
+        let prepared = place.prepare("edit", &copy);
+        place.work(&prepared, "echo u >uncommitted; git add uncommitted; git stash -q; echo n >untracked");
+        let prepared = place.prepare("edit", &copy);
+        assert_eq!(place.work(&prepared, "git status --porcelain; git stash list; ls"), "d0\n");
+        let mut files = BTreeSet::new();
+        for reference in place.references("refs/orc/rescue") {
+            files.extend(place.files(&reference));
+        }
+        assert!(files.contains("uncommitted") && files.contains("untracked"), "{files:?}");
+        // Nobody worked in this one, so there is nothing to rescue.
+        let before = place.references("refs/orc/rescue");
+        place.prepare("edit", &copy);
+        assert_eq!(place.references("refs/orc/rescue"), before);
+    });
+}
+
+#[test]
+fn what_was_harvested_goes_without_a_rescue_and_its_bytes_are_counted() {
+    check_each(|place| {
+        let result = place.step("edit", &[], "head -c 3000000 /dev/urandom >big; echo x >x");
+        assert_eq!(state(place, "edit"), Some(CopyState::Saved));
+        let entry = wait(place.worktrees.list()).unwrap().remove(0);
+        assert!(entry.references.iter().any(|one| one.name.ends_with("/edit/1")), "{entry:?}");
+        // Written to disk, so that every file system knows the blocks.
+        boxes::run(place.root(), "sync", &["-f", "."]).unwrap();
+        let freed = place.collect();
+        assert_eq!((freed.copies, freed.rescued), (1, 0));
+        assert!((3_000_000..60_000_000).contains(&freed.bytes), "{freed:?}");
+        assert_eq!(place.collect().copies, 0);
+        assert!(place.files(only(&result)).contains(&"big".to_owned()), "the result stays");
+        let tips = [orc_domain::tree::Tip { by: "edit".to_owned(), tree: result }];
+        let saved = place.worktrees.saved(&place.repositories(), &tips);
+        assert_eq!(saved.len(), 1);
+        assert!(saved[0].name.ends_with("/edit/1"));
+    });
+}
+
+#[test]
+fn a_copy_that_goes_on_after_its_harvest_is_unsaved_again() {
+    check_each(|place| {
+        let copy = place.copy(&[]);
+        let prepared = place.prepare("edit", &copy);
+        place.work(&prepared, "echo 1 >one");
+        let one = place.harvest("edit", &copy).tree;
+        let prepared = place.prepare("edit", &PrivateCopy { goes_on: true, ..copy.clone() });
+        assert_eq!(prepared.start, place.start(), "what it is compared with stays the first start");
+        place.work(&prepared, "echo 2 >two");
+        wait(place.worktrees.release(place.run("edit"))).unwrap();
+        assert_eq!(place.collect().rescued, 1);
+        let rescued = place.references("refs/orc/rescue");
+        assert_eq!(place.files(&rescued[0]), ["d0/f0.txt", "d0/f1.txt", "d0/f2.txt", "one", "two"]);
+        assert!(!place.files(only(&one)).contains(&"two".to_owned()));
+    });
+}
+
+#[test]
+fn what_nobody_knows_stays_and_is_said() {
+    let place = first();
+    place.step("edit", &[], "echo x >x");
+    let flow = place.root().join("copies").join(place.flow.file_name());
+    for unknown in [flow.join("strange"), place.root().join("copies/other")] {
+        std::fs::create_dir(&unknown).unwrap();
+        std::fs::write(unknown.join("file"), "x").unwrap();
+    }
+    let error = wait(place.worktrees.collect(place.flow)).unwrap_err().to_string();
+    assert!(error.contains("strange") && error.contains("remove it by hand"), "{error}");
+    let orphans = wait(place.worktrees.collect_orphans(BTreeSet::new())).unwrap();
+    let kept: Vec<PathBuf> = orphans.kept.into_iter().map(|(path, _)| path).collect();
+    assert_eq!(kept, [flow.clone(), place.root().join("copies/other")]);
+    assert!(flow.join("strange/file").exists());
+    std::fs::write(flow.join("strange/copy.json"), "{").unwrap();
+    let error = wait(place.worktrees.collect(place.flow)).unwrap_err().to_string();
+    assert!(error.contains("copy.json"), "{error}");
+    // It keeps no other copy from being listed.
+    assert_eq!(wait(place.worktrees.list()).unwrap().len(), 0);
+}
+
+#[test]
+fn orphans_and_grounds_that_nothing_stands_on_go() {
+    check_each(|place| {
+        for number in 0..3 {
+            let step = format!("step{number}");
+            place.prepare(&step, &place.copy(&[]));
+            boxes::change(place.source(), &step).unwrap();
+        }
+        place.restart();
+        let grounds = |place: &Place| {
+            let shelf = std::fs::read_dir(place.root().join("bases")).unwrap().next().unwrap().unwrap().path();
+            std::fs::read_dir(shelf.join(place.strategy().word())).unwrap().count()
+        };
+        let live = wait(place.worktrees.collect_orphans(BTreeSet::from([place.flow]))).unwrap();
+        assert_eq!((live.freed.copies, grounds(place)), (0, 3));
+        let dead = wait(place.worktrees.collect_orphans(BTreeSet::new())).unwrap();
+        assert_eq!((dead.freed.copies, dead.freed.rescued, dead.kept), (3, 0, Vec::new()));
+        // With overlays the newest stands on the others.
+        let stays = if place.strategy() == Strategy::Overlay { 3 } else { 1 };
+        assert_eq!(grounds(place), stays);
+        place.prepare("after", &place.copy(&[]));
+    });
+}
+
+#[test]
+fn many_at_once_make_one_ground() {
+    check_each(|place| {
+        let copy = place.copy(&[]);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let all = (0..12).map(|number| {
+            let step = format!("step{number}");
+            place.worktrees.prepare(place.conversation(&step), place.run(&step), copy.clone())
+        });
+        let prepared = runtime.block_on(futures_util::future::try_join_all(all)).unwrap();
+        for (number, copy) in prepared.iter().enumerate() {
+            place.work(copy, &format!("[ -z \"$(git status --porcelain)\" ]; echo {number} >n"));
+        }
+        let shelf = std::fs::read_dir(place.root().join("bases")).unwrap().next().unwrap().unwrap().path();
+        assert_eq!(std::fs::read_dir(shelf.join(place.strategy().word())).unwrap().count(), 1);
+    });
+}
+
+#[test]
+fn a_strategy_is_stated_and_never_replaced() {
+    let place = first();
+    assert_eq!(place.worktrees.strategy(), place.strategy());
+    let probed = place.worktrees.probed().clone();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("trees");
+    let error = crate::fixture::open(&root, Strategy::Btrfs, &place.sandbox);
+    if probed.btrfs.is_err() {
+        let text = format!("{:#}", error.err().unwrap());
+        assert!(text.contains("`btrfs` does not work in") && text.contains("not btrfs"), "{text}");
+    }
+    assert_eq!(probed.choose(Choice::Fixed(Strategy::Clone), &root), Ok(Strategy::Clone));
+}
+
+#[test]
+fn deep_and_closed_folders_of_a_copy_can_be_removed() {
+    let mut place = first();
+    let copy = place.copy(&[]);
+    let prepared = place.prepare("edit", &copy);
+    // Deeper than there are descriptors.
+    place.work(
+        &prepared,
+        "echo 'x*' >.gitignore; for n in $(seq 1500); do mkdir x; cd x; done; cd /work; \
+        mkdir xclosed; touch xclosed/f; chmod 000 xclosed",
+    );
+    place.harvest("edit", &copy);
+    assert_eq!(place.collect().copies, 1);
+    // Waits for what is removed in the background.
+    place.restart();
+    place.restart();
+    let trash = place.root().join("trash");
+    assert_eq!(std::fs::read_dir(trash).unwrap().count(), 0);
+    assert_eq!(git(&place.store(), &["fsck", "--no-dangling", "--no-progress"]), "");
+}
