@@ -123,11 +123,12 @@ fn answer(installed: &Receiver<Listener>, counts: &Mutex<Counts>, say: &Say) {
         let refusal = judge(&attempt);
         let error = refusal.as_ref().map_or(rustix::io::Errno::PERM, |refusal| refusal.error);
         let due = refusal.and_then(|refusal| lock(counts).note(refusal.what, Instant::now()));
-        // Whoever made the call may have been killed.
-        let _ = listener.refuse(&notification, error.raw_os_error());
+        // First told, then answered: the answer may be the last thing that the program waits for.
         if let Some(violation) = due {
             say(&Answer::Violation(violation));
         }
+        // Whoever made the call may have been killed.
+        let _ = listener.refuse(&notification, error.raw_os_error());
     }
 }
 
