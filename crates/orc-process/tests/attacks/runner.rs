@@ -274,6 +274,11 @@ fn judge_report(attempt: &Attempt, report: &Report, wrong: &mut Vec<String>) {
 }
 
 fn judge_said(attempt: &Attempt, said: &str, wrong: &mut Vec<String>) {
+    // The loader of each program that is told to load what is not there says so: the shell's, and no other.
+    let loaders = said.matches("from LD_PRELOAD cannot be preloaded").count();
+    if loaders != usize::from(attempt.env.iter().any(|(name, _)| *name == "LD_PRELOAD")) {
+        wrong.push(format!("{loaders} programs heard of LD_PRELOAD"));
+    }
     wrong.extend(said.lines().filter(|line| line.starts_with("BREACH")).map(str::to_owned));
     for expected in attempt.refused {
         let (start, whys) = (format!("refused {}: ", what(expected)), &expected[what(expected).len() + 2..]);
