@@ -6,11 +6,13 @@
 //!
 //! - `box-enter`: outside. Mounts, becomes the box user, turns into bwrap.
 //! - `box-init`: the first process inside. Runs one program under Landlock, seccomp and limits.
-//! - `tool-host`: inside, for several calls: the protocol on its standard input and output.
+//! - `tool-host`: for several calls: the protocol on its standard input and output. In a box it is the one program that
+//!   `box-init` runs, and so behind all of its walls.
 //!
 //! What they must never do: go on when a part of the wall could not be put up.
 
 mod enter;
+mod host;
 mod init;
 mod landlock;
 mod limits;
@@ -29,6 +31,7 @@ pub fn run(word: Option<&OsStr>) -> Option<ExitCode> {
     match word?.to_str()? {
         "box-enter" => Some(enter::run()),
         "box-init" => Some(init::run()),
+        "tool-host" => Some(host::run()),
         _ => None,
     }
 }

@@ -51,7 +51,7 @@ pub struct Call {
     pub tool: Tool,
     /// Working directory of a program; where relative paths count from.
     pub cwd: PathBuf,
-    /// Milliseconds after which it is ended; none: no bound.
+    /// Milliseconds after which it is killed; none: no bound. Files are not bounded in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
     /// Bounds.
@@ -59,7 +59,12 @@ pub struct Call {
     pub limits: CallLimits,
 }
 
-/// Bounds of a call; 0 is the bound of a frame.
+/// Most bytes of each stream of output in a result: both, as base64, fit into a frame.
+pub const MAX_STREAM_BYTES: usize = MAX_FRAME_BYTES / 3;
+/// Most bytes of a file that is read or written, for the same reason.
+pub const MAX_FILE_BYTES: usize = 2 * MAX_STREAM_BYTES;
+
+/// Bounds of a call; 0, and whatever is more, is [`MAX_STREAM_BYTES`] or [`MAX_FILE_BYTES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallLimits {
     /// Bytes of each stream of output that come back, or of a file that is read.
@@ -260,7 +265,8 @@ pub enum Blame {
     Box,
 }
 
-/// Bytes in JSON: text where they are, else base64 (RFC 4648, section 4, padded).
+/// Bytes in JSON: text where they are, else base64 (RFC 4648, section 4, padded). Text that would be longer than that is
+/// base64 too, so bytes never take more than four thirds of their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -274,11 +280,21 @@ enum Written<'a> {
 impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let written = match std::str::from_utf8(&self.0) {
-            Ok(text) => Written::Text(text.into()),
-            Err(_) => Written::Base64(crate::base64::encode(&self.0)),
+            Ok(text) if escapes(text) <= text.len() / 3 => Written::Text(text.into()),
+            _ => Written::Base64(crate::base64::encode(&self.0)),
         };
         written.serialize(serializer)
     }
+}
+
+/// Bytes that a text grows by in JSON (RFC 8259, section 7).
+fn escapes(text: &str) -> usize {
+    let each = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0..0x20 => 5,
+        _ => 0,
+    });
+    each.sum()
 }
 
 impl<'de> Deserialize<'de> for Bytes {
