@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use orc_domain::flow::{
-    Flow, FlowOutcome, FlowState, Held, Merging, Origin, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
+    Flow, FlowOutcome, FlowState, Held, Origin, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
 };
 use orc_domain::graph::{Action, PhaseKind, Pipeline, StartFrom, StepSpec};
 use orc_domain::ids::{FlowId, RunId};
@@ -317,7 +317,7 @@ fn ready(
             )
         }
         Some(Held::Group { name, behind }) => waits::group(facts, name, behind),
-        None if step.merging == Merging::Contradicting => {
+        None if step.merging.is_contradicting() => {
             (contradiction(facts, step), "the next look at the flow, which starts that agent".to_owned())
         }
         None => ("it may start now".to_owned(), "the next look at the flow".to_owned()),
@@ -374,8 +374,7 @@ fn active(facts: &Facts<'_>, step: &Step, run: RunId) -> (String, String) {
                 Some(Seen::Unknown) | None => " (whether it lives is not known)",
             };
             let pid = process.pid;
-            let brings =
-                if step.merging == Merging::Contradicting { ", which brings a conflict together," } else { "" };
+            let brings = if step.merging.is_contradicting() { ", which brings a conflict together," } else { "" };
             let who = live.agent.as_ref();
             let who = who.map_or_else(String::new, |agent| format!(" of agent `{}`{brings}", agent.agent));
             let output = match refusals(facts, step) {

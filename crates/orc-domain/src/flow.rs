@@ -315,10 +315,28 @@ pub enum Merging {
     /// A merge does it, as far as is known.
     #[default]
     Plain,
-    /// They contradict each other, and its `on_conflict` agent is to bring them together.
-    Contradicting,
-    /// Somebody brought them together to this.
+    /// They contradict each other, and its `on_conflict` agent is to bring them together; with what was brought together
+    /// before, when several contradict one another.
+    Contradicting(Option<Tree>),
+    /// Somebody brought some of them together to this; the others are merged with it.
     Resolved(Tree),
+}
+
+impl Merging {
+    /// Whether somebody is to bring tips together.
+    #[must_use]
+    pub const fn is_contradicting(&self) -> bool {
+        matches!(self, Self::Contradicting(_))
+    }
+
+    /// What was brought together so far.
+    #[must_use]
+    pub const fn so_far(&self) -> Option<&Tree> {
+        match self {
+            Self::Plain | Self::Contradicting(None) => None,
+            Self::Contradicting(Some(tree)) | Self::Resolved(tree) => Some(tree),
+        }
+    }
 }
 
 /// How often the process of a step was lost with its instance.

@@ -3,7 +3,7 @@
 
 use orc_domain::agent::{Statistics, Usage};
 use orc_domain::event::Fact;
-use orc_domain::flow::{Merging, StepNo, StepOutcome, StepState};
+use orc_domain::flow::{StepNo, StepOutcome, StepState};
 use orc_domain::graph::Action;
 use orc_domain::ids::{MessageId, RunId};
 use orc_domain::input::Told;
@@ -234,7 +234,7 @@ impl Draft<'_> {
         // A fan-out has no conversation, each of its elements has one; but who resolves a conflict has one in any case.
         let wanted = |no: &StepNo| {
             let is_agent = matches!(self.spec(*no).action, Action::Agent(_)) && !self.joins(*no);
-            (is_agent || self.step(*no).merging == Merging::Contradicting) && self.resident.is_open()
+            (is_agent || self.step(*no).merging.is_contradicting()) && self.resident.is_open()
         };
         let open = found.filter(|step| !matches!(step.state, StepState::Finished { .. })).map(|step| step.no);
         let Some(no) = open.filter(wanted) else {

@@ -6,9 +6,7 @@ use std::collections::BTreeSet;
 use orc_domain::claim::Holder;
 use orc_domain::event::Fact;
 use orc_domain::expr::{EvalError, Root, Scope, StatusFn, Template};
-use orc_domain::flow::{
-    FlowOutcome, FlowState, Held, Merging, Phase, SkipReason, StepNo, StepOutcome, StepState, Stop,
-};
+use orc_domain::flow::{FlowOutcome, FlowState, Held, Phase, SkipReason, StepNo, StepOutcome, StepState, Stop};
 use orc_domain::graph::{Action, Concurrency, OnLimit};
 use orc_domain::input::Input;
 use orc_domain::profile::Profile;
@@ -231,7 +229,7 @@ impl Draft<'_> {
     /// The profile of the agent whose run is next.
     pub(crate) fn profile(&self, no: StepNo) -> Option<&Profile> {
         let agent = match (&self.spec(no).action, &self.spec(no).on_conflict) {
-            (_, Some(agent)) if self.step(no).merging == Merging::Contradicting => agent,
+            (_, Some(agent)) if self.step(no).merging.is_contradicting() => agent,
             // A merge is nobody's work.
             _ if self.joins(no) => return None,
             (Action::Agent(agent), _) => agent,

@@ -222,7 +222,7 @@ impl Draft<'_> {
         self.take(Transition::RunDelivered);
         let tree = self.resident.flow.runs.get(&id).and_then(|run| run.tree.clone());
         self.finish_run(no, id, RunOutcome::Delivered);
-        if self.joins(no) || self.step(no).merging == Merging::Contradicting {
+        if self.joins(no) || self.step(no).merging.is_contradicting() {
             // Who writes to whoever resolves a conflict wants that heard before it is resolved.
             if !self.wakes_again(no) {
                 self.brought_together(no, tree);

@@ -88,7 +88,7 @@ impl Draft<'_> {
     fn start_step(&mut self, no: StepNo) {
         self.fresh.remove(&no);
         let begun = match self.spec(no).action.clone() {
-            _ if self.step(no).merging == Merging::Contradicting => self.start_resolving(no),
+            _ if self.step(no).merging.is_contradicting() => self.start_resolving(no),
             _ if self.joins(no) => self.start_join(no),
             Action::Run(action) => self.start_command(no, &action),
             Action::Agent(action) => self.start_agent(no, &action),
@@ -183,7 +183,7 @@ impl Draft<'_> {
     }
 
     fn start_deadline(&self, no: StepNo) -> Millis {
-        let merges = self.joins(no) || self.step(no).merging == Merging::Contradicting;
+        let merges = self.joins(no) || self.step(no).merging.is_contradicting();
         match self.spec(no).worktree.from {
             _ if merges => COPY_DEADLINE,
             StartFrom::Fresh | StartFrom::Parents => COPY_DEADLINE,
@@ -222,7 +222,7 @@ impl Draft<'_> {
         let goes_on = reminded || matches!(run.2, WakeReason::Recovery { .. } | WakeReason::UserMessage { .. });
         let (place, schema) = match self.step(no).merging {
             // Whoever resolves a conflict owes the merge and nothing else.
-            Merging::Contradicting => (self.conflict_place(no, &profile.rules, goes_on), action.schema.clone()),
+            Merging::Contradicting(_) => (self.conflict_place(no, &profile.rules, goes_on), action.schema.clone()),
             Merging::Plain | Merging::Resolved(_) => {
                 let schema = action.schema.clone().or_else(|| profile.output.clone());
                 (self.place_of(no, &profile.rules, goes_on), schema)
@@ -245,7 +245,7 @@ impl Draft<'_> {
     fn artifacts_of(&self, no: StepNo) -> Result<BTreeMap<String, String>, String> {
         let templates = &self.spec(no).artifacts;
         // Whoever resolves a conflict owes the merge and nothing else.
-        if templates.is_empty() || self.step(no).merging == Merging::Contradicting {
+        if templates.is_empty() || self.step(no).merging.is_contradicting() {
             return Ok(BTreeMap::new());
         }
         let scope = StepScope::of(&self.resident, no).with_env()?;

@@ -4,7 +4,7 @@
 //! kills its machine does not do so for ever.
 
 use orc_domain::event::Fact;
-use orc_domain::flow::{Losses, Merging, Step, StepNo, StepOutcome, StepState};
+use orc_domain::flow::{Losses, Step, StepNo, StepOutcome, StepState};
 use orc_domain::graph::Retry;
 use orc_domain::ids::RunId;
 use orc_domain::run::{Cause, ErrorFamily, Failure, RunOutcome, StopReason, WakeReason};
@@ -73,7 +73,7 @@ impl Draft<'_> {
         }
         let losses = self.count_loss(no);
         // A merge changes nothing outside, whatever the step itself does.
-        let merges = self.joins(no) || self.step(no).merging == Merging::Contradicting;
+        let merges = self.joins(no) || self.step(no).merging.is_contradicting();
         if !self.spec(no).idempotent && !merges {
             self.take(Transition::StepLostNotIdempotent);
             self.finish(no, StepOutcome::Failed(lost(Cause::LostNotIdempotent)));
@@ -130,7 +130,7 @@ impl Draft<'_> {
     /// Puts a step up for its next run.
     pub(crate) fn make_ready(&mut self, no: StepNo, not_before: orc_domain::time::Timestamp, wake: WakeReason) {
         let wake = match wake {
-            WakeReason::PipelineStep if self.step(no).merging == Merging::Contradicting => WakeReason::Conflict,
+            WakeReason::PipelineStep if self.step(no).merging.is_contradicting() => WakeReason::Conflict,
             wake => wake,
         };
         self.leave_places(no);

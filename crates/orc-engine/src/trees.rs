@@ -31,11 +31,18 @@ impl Draft<'_> {
 
     /// The tips that a step starts from; none: the flow's own commits.
     pub(crate) fn starts_from(&self, no: StepNo) -> Vec<Tip> {
-        let handed = self.is_handed(no);
+        self.after_so_far(no, self.is_handed(no))
+    }
+
+    /// Tips behind what was brought together of them, which most of them are part of by now: merging them changes nothing.
+    fn after_so_far(&self, no: StepNo, tips: Vec<Tip>) -> Vec<Tip> {
         let step = self.step(no);
-        match &step.merging {
-            Merging::Resolved(tree) => self.with_rest(no, tip_of(&step.path, tree.clone()), &handed),
-            Merging::Plain | Merging::Contradicting => handed,
+        match step.merging.so_far() {
+            Some(tree) => {
+                let so_far = tip_of(&step.path, tree.clone());
+                without_repeats([so_far].into_iter().chain(tips), &self.base())
+            }
+            None => tips,
         }
     }
 
@@ -111,13 +118,15 @@ impl Draft<'_> {
         if tips.is_empty() { self.resident.flow.spec.from.clone() } else { tips }
     }
 
-    /// What the elements of a fan-out hand on; those that made nothing new add nothing.
+    /// What the elements of a fan-out hand on. Of runs, those that made nothing new add nothing: what the others made is
+    /// built on the same start. Of rounds and child flows nobody here knows what they are built on.
     pub(crate) fn results_of_elements(&self, no: StepNo) -> Vec<Tip> {
         let (start, base) = (self.starts_from(no), self.base());
         let is_old = |(path, commit): (&String, &CommitId)| {
             base.0.get(path) == Some(commit) || start.iter().any(|tip| tip.tree.0.get(path) == Some(commit))
         };
-        let made = |step: &&Step| step.tips.iter().any(|tip| !tip.tree.0.iter().all(is_old));
+        let runs = self.spec(no).action.is_run();
+        let made = |step: &&Step| !runs || step.tips.iter().any(|tip| !tip.tree.0.iter().all(is_old));
         let elements = self.resident.below(no).filter(made);
         let tips = without_repeats(elements.flat_map(|step| step.tips.iter().cloned()), &base);
         if tips.is_empty() { start } else { tips }
@@ -206,7 +215,7 @@ impl Draft<'_> {
     /// Starts the merge of what the elements of a fan-out made.
     pub(crate) fn start_join(&mut self, no: StepNo) -> Result<(), String> {
         let (run, attempt, wake) = self.next_run(no);
-        let copy = self.copy_from(no, self.results_of_elements(no));
+        let copy = self.copy_from(no, self.to_join(no));
         self.begin_run(no, (run, attempt, wake), None, std::collections::BTreeMap::new());
         let path = self.step(no).path.clone();
         self.effect(run.uuid(), "start", EffectKind::Join { run, path, copy });
@@ -223,24 +232,36 @@ impl Draft<'_> {
 
     /// The place of the agent of `on_conflict`.
     pub(crate) fn conflict_place(&self, no: StepNo, more: &BoxRules, goes_on: bool) -> Place {
-        let from = if self.joins(no) { self.results_of_elements(no) } else { self.starts_from(no) };
+        let from = if self.joins(no) { self.to_join(no) } else { self.starts_from(no) };
         let copy = PrivateCopy { goes_on, holds_conflict: true, ..self.copy_from(no, from) };
         // The step's own commands may have secrets; an agent never has.
         let rules = BoxRules { secrets: BTreeSet::new(), ..self.spec(no).rules.with(more) };
         Place::Boxed { copy: Some(copy), rules }
     }
 
+    /// What the run of a fan-out merges.
+    fn to_join(&self, no: StepNo) -> Vec<Tip> {
+        self.after_so_far(no, self.results_of_elements(no))
+    }
+
     /// A run ended because its tips contradict each other.
     pub(crate) fn contradicts(&mut self, no: StepNo, failure: Failure) {
-        // What was brought together once has nothing left to contradict.
-        let resolvable = self.spec(no).on_conflict.is_some() && self.step(no).merging == Merging::Plain;
+        if self.step(no).merging.is_contradicting() {
+            // Whoever was to bring them together left contradictions in it.
+            return self.retry_or_fail(no, failure);
+        }
+        // Each time one more tip is brought in; more runs than that bring nothing about.
+        let tips = if self.joins(no) { self.to_join(no).len() } else { self.starts_from(no).len() };
+        let most = u32::try_from(tips).unwrap_or(u32::MAX).saturating_mul(2 + self.spec(no).retry.attempts);
+        let resolvable = self.spec(no).on_conflict.is_some() && self.step(no).attempts <= most;
         if !resolvable || !self.is_wanted(no) {
             // Whoever tries again gets the same: no `retry:` helps.
             self.take(Transition::StepFailed);
             return self.finish(no, StepOutcome::Failed(failure));
         }
         self.take(Transition::StepContradicts);
-        self.set_merging(no, Merging::Contradicting);
+        let so_far = self.step(no).merging.so_far().cloned();
+        self.set_merging(no, Merging::Contradicting(so_far));
         self.make_ready(no, self.now, WakeReason::Conflict);
     }
 
@@ -258,9 +279,9 @@ impl Draft<'_> {
         let Some(tree) = tree else {
             return self.retry_or_fail(no, failed(ErrorFamily::Unknown, Cause::Worktree));
         };
-        let resolved = self.step(no).merging == Merging::Contradicting;
+        let resolved = self.step(no).merging.is_contradicting();
         self.take(if resolved { Transition::StepResolved } else { Transition::StepJoined });
-        if self.joins(no) {
+        if self.joins(no) && !resolved {
             let own = tip_of(&self.step(no).path, tree);
             let tips = self.with_rest(no, own, &self.results_of_elements(no));
             self.edit(no, |step| step.tips = tips);

@@ -14,7 +14,7 @@ use orc_domain::input::{Ending, Input, Told};
 use orc_domain::run::{Cause, ErrorFamily, Failure};
 use orc_domain::time::Timestamp;
 use orc_domain::tree::Tree;
-use orc_ports::worktrees::Conversation;
+use orc_ports::worktrees::{Conversation, WorktreeError};
 
 use crate::places::{self, Files, Left};
 use crate::shell::{Shell, chain};
@@ -70,7 +70,10 @@ async fn keep(
     };
     // Its files are looked for first: a copy is saved whether they are there or not.
     let tree = places::keep(shell, left, delivered).await;
-    let tree = tree.map_err(|error| failure(Cause::Worktree, chain(&error)))?;
+    let tree = tree.map_err(|error| match error {
+        WorktreeError::Conflict(conflict) => failure(Cause::Conflict(conflict), String::new()),
+        other => failure(Cause::Worktree, chain(&other)),
+    })?;
     Ok((kept.map_err(|detail| failure(Cause::Artifact, detail))?, tree))
 }
 

@@ -351,9 +351,10 @@ pub(crate) fn not_prepared(error: &WorktreeError) -> Ending {
             let cause = Cause::Conflict(conflict.clone());
             return Ending::Failed(Failure { family: ErrorFamily::Unknown, cause, detail: String::new() });
         }
-        WorktreeError::Box { .. } | WorktreeError::Git { .. } | WorktreeError::File { .. } => {
-            ErrorFamily::SandboxInfrastructure
-        }
+        WorktreeError::Box { .. }
+        | WorktreeError::Git { .. }
+        | WorktreeError::File { .. }
+        | WorktreeError::Unknown { .. } => ErrorFamily::SandboxInfrastructure,
         WorktreeError::NoRepository { .. } | WorktreeError::NoCommit { .. } | WorktreeError::NoCopy { .. } => {
             ErrorFamily::Unknown
         }

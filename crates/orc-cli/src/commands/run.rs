@@ -96,6 +96,7 @@ fn not_pinned(error: WorktreeError) -> Failure {
             "`orchestrator doctor` says what this machine has, `orchestrator doctor --fix` makes the box user"
         }
         WorktreeError::NoCopy { .. }
+        | WorktreeError::Unknown { .. }
         | WorktreeError::Conflict(_)
         | WorktreeError::Git { .. }
         | WorktreeError::File { .. } => "`orchestrator doctor` says what this machine can do",

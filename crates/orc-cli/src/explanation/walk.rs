@@ -123,11 +123,11 @@ fn of_step(step: &Step, flow: &Flow, now: Timestamp) -> &'static str {
             Some(Held::Slot) => "ready: slot",
             Some(Held::Limit) => "ready: limit",
             Some(Held::Group { .. }) => "ready: group",
-            None if step.merging == Merging::Contradicting => "ready: conflict",
+            None if step.merging.is_contradicting() => "ready: conflict",
             None => "ready",
         },
         StepState::Active { run } if merges(step, flow, *run) => "active: merge",
-        StepState::Active { .. } if step.merging == Merging::Contradicting => "active: resolves",
+        StepState::Active { .. } if step.merging.is_contradicting() => "active: resolves",
         StepState::Active { run } => match flow.runs.get(run).map(|run| (&run.state, &run.agent)) {
             None => "active: unknown",
             Some((RunState::Pending { stop: None, .. }, _)) => "active: pending",
@@ -266,7 +266,7 @@ fn merging(state: RunState) -> Flow {
 }
 
 fn contradicting(mut flow: Flow, state: Option<StepState>) -> Flow {
-    flow.steps[1].merging = Merging::Contradicting;
+    flow.steps[1].merging = Merging::Contradicting(None);
     flow.steps[1].state = state.unwrap_or(flow.steps[1].state.clone());
     flow
 }

@@ -398,7 +398,7 @@ fn one_step(flow: FlowId, no: u32) -> BoxedStrategy<(Step, Option<Run>)> {
                 inbox,
                 output,
                 artifacts: artifacts(),
-                merging: Merging::Contradicting,
+                merging: Merging::Contradicting(None),
                 tips: vec![scene::tip("build", '5')],
             };
             let run = run.map(|(state, wake, created_at, agent)| Run {
