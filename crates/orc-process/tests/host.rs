@@ -1,5 +1,9 @@
 //! Conversations with a tool host: one that runs as we do, and one behind the walls of a box.
 
+#![expect(clippy::disallowed_methods, reason = "tests start processes of their own and read the clock")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::panic, reason = "a test that cannot go on has failed")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;

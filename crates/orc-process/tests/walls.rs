@@ -1,6 +1,9 @@
 //! The walls inside of a box, each seen from a program behind it. Where no boxes can be made, nothing here can be shown,
 //! and the tests say so.
 
+#![expect(clippy::disallowed_methods, reason = "tests start processes of their own and read the clock")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -54,17 +54,12 @@ impl Found {
     fn look(&mut self, path: &Path, targets: &[Target<'_>]) -> Result<(), String> {
         // Nothing is there, and the root cannot be written.
         let Some(target) = targets::above(targets, path) else { return Ok(()) };
-        let rest = path.strip_prefix(target.at).unwrap_or(Path::new(""));
-        let steps = rest.ancestors().collect::<Vec<_>>().into_iter().rev();
-        // The first is the target itself, the last the masked path.
-        for step in steps.clone().filter(|step| !step.as_os_str().is_empty() && *step != rest) {
-            let place = match target.what {
-                What::Bound { place, writable: true } => Some(place.join(step)),
-                What::Memory => None,
-                What::Bound { .. } | What::Other => continue,
-            };
-            self.kept.insert((target.end, target.at.join(step), place));
+        for above in path.ancestors().skip(1) {
+            self.keep(above, targets);
         }
+        let rest = path.strip_prefix(target.at).unwrap_or(Path::new(""));
+        // The first is the target itself, the last the masked path.
+        let steps = rest.ancestors().collect::<Vec<_>>().into_iter().rev();
         match target.what {
             What::Other => {}
             What::Memory => self.hidden.push((path.to_owned(), true)),
@@ -92,6 +87,19 @@ impl Found {
             }
         }
         Ok(())
+    }
+
+    /// Makes a directory a mount point, if it can be moved and is none.
+    fn keep(&mut self, directory: &Path, targets: &[Target<'_>]) {
+        let Some(Target { at, what, end }) = targets::above(targets, directory) else { return };
+        let below = directory.strip_prefix(at).unwrap_or(Path::new(""));
+        let place = match what {
+            _ if below.as_os_str().is_empty() => return,
+            What::Bound { place, writable: true } => Some(place.join(below)),
+            What::Memory => None,
+            What::Bound { .. } | What::Other => return,
+        };
+        self.kept.insert((*end, directory.to_owned(), place));
     }
 
     fn write(self, line: &[PathBuf], empty: MakeEmpty<'_>) -> Result<Vec<PathBuf>, String> {
@@ -178,6 +186,14 @@ mod tests {
         let closed = ["bwrap", "--ro-bind", place, "/work", "--", "init"];
         assert_eq!(expand(&closed, &["/work/other/deep"]).unwrap(), closed);
         assert!(!copy.join("other").exists());
+        // What is above a mount on the way can be moved too.
+        let nested = ["bwrap", "--bind", place, "/work", "--ro-bind", place, "/work/a/b", "--", "init"];
+        let words = expand(&nested, &["/work/a/b/a/file"]).unwrap().join(" ");
+        let wanted = format!(
+            "bwrap --bind {place} /work --bind {place}/a /work/a --ro-bind {place} /work/a/b \
+             --perms 0444 --ro-bind-data 7 /work/a/b/a/file -- init"
+        );
+        assert_eq!(words, wanted);
         // A file where a directory would be keeps that place.
         let kept = expand(&line, &["/work/a/file/below/deep"]).unwrap().join(" ");
         assert!(kept.contains(&format!("--bind {place}/a/file /work/a/file ")) && !kept.contains("below"), "{kept}");
