@@ -102,7 +102,7 @@ impl Trees {
             if !taken.lost.is_empty() {
                 content = Content::Unsaved;
             }
-            match self.result_of(&found, &part, taken, harvest)? {
+            match result_of(&found, &part, taken) {
                 Ok(result) => {
                     store.set(&[(name.clone(), result.clone())])?;
                     kept.tree.0.insert(part.repository.path.clone(), result);
@@ -112,24 +112,6 @@ impl Trees {
         }
         let kept = self.close(&directory, found, content, kept)?;
         conflict.map_or(Ok(kept), |conflict| Err(WorktreeError::Conflict(conflict)))
-    }
-
-    /// What a part hands on, or the conflict that is still in it.
-    fn result_of(
-        &self,
-        found: &Manifest,
-        part: &Part,
-        taken: Taken,
-        harvest: &Harvest,
-    ) -> Result<Result<CommitId, Conflict>, WorktreeError> {
-        let (Some(_), Some(conflict)) = (&part.theirs, &found.conflict) else { return Ok(Ok(taken.result)) };
-        if !taken.unresolved.is_empty() {
-            return Ok(Err(still(conflict, part, taken.unresolved)));
-        }
-        match self.complete(&part.repository, taken.result, &harvest.copy.from) {
-            Err(WorktreeError::Conflict(conflict)) => Ok(Err(conflict)),
-            other => other.map(Ok),
-        }
     }
 
     fn hold(&self, found: &Manifest, tree: &Tree, name: &str) -> Result<(), WorktreeError> {
@@ -390,6 +372,15 @@ fn read(said: &Fields, store: &Store<'_>) -> Result<Taken, WorktreeError> {
     }
     let all = |key: &'static str| said.all(key).map(str::to_owned).collect::<Vec<String>>();
     Ok(Taken { result, left, lost: all("lost"), notes: all("note"), unresolved: all("unresolved"), diff: Vec::new() })
+}
+
+/// What a part hands on, or the conflict that is still in it. Other tips that contradict it too are merged with it next, and
+/// may need somebody once more.
+fn result_of(found: &Manifest, part: &Part, taken: Taken) -> Result<CommitId, Conflict> {
+    match (&part.theirs, &found.conflict) {
+        (Some(_), Some(conflict)) if !taken.unresolved.is_empty() => Err(still(conflict, part, taken.unresolved)),
+        _ => Ok(taken.result),
+    }
 }
 
 /// The conflict that a copy still holds.

@@ -79,30 +79,6 @@ impl Trees {
         let message = format!("Merge {their_name} into {our_name}\n");
         store.merge(ours, theirs, MergeWords { author: &self.author, message })
     }
-
-    /// Brings every tip into what resolved a conflict of some of them.
-    pub(crate) fn complete(
-        &self,
-        repository: &Repository,
-        result: CommitId,
-        from: &[Tip],
-    ) -> Result<CommitId, WorktreeError> {
-        let store = self.store_of(repository);
-        let mut whole = result;
-        let mut merged: Vec<&str> = Vec::new();
-        for tip in from {
-            let Some(theirs) = tip.tree.0.get(&repository.path) else { continue };
-            let ours = if merged.is_empty() { "the resolution".to_owned() } else { merged.join(", ") };
-            match self.merge(&store, &whole, theirs, (&ours, &tip.by))? {
-                Merged::Clean(commit) => whole = commit,
-                Merged::Conflict(files) => {
-                    return Err(WorktreeError::Conflict(conflict(repository, files, ours, &tip.by)));
-                }
-            }
-            merged.push(&tip.by);
-        }
-        Ok(whole)
-    }
 }
 
 fn conflict(repository: &Repository, mut files: Vec<String>, ours: String, theirs: &str) -> Conflict {

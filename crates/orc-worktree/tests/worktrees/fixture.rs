@@ -16,10 +16,10 @@ use uuid::Uuid;
 
 use crate::boxes;
 
-/// Where the example that is in a box's place lies, beside the tests.
-fn executable() -> PathBuf {
+/// An example of this crate, which lies beside its tests.
+pub(crate) fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().parent().unwrap().join("examples/measure");
+    let program = tests.parent().unwrap().parent().unwrap().join("examples").join(name);
     assert!(program.is_file(), "{} is missing: build the examples of this crate", program.display());
     program
 }
@@ -78,7 +78,7 @@ impl Place {
         let root = directory.path().join("trees");
         std::fs::create_dir(&root).unwrap();
         let disk = (strategy == Strategy::Btrfs).then(|| Disk::new(directory.path(), &root));
-        let sandbox = boxes::sandbox(executable()).unwrap();
+        let sandbox = boxes::sandbox(example("measure")).unwrap();
         let worktrees = open(&root, strategy, &sandbox).unwrap();
         let flow = FlowId::from_uuid(Uuid::now_v7());
         Self { worktrees, sandbox, flow, strategy, source, root, _disk: disk, _directory: directory }

@@ -5,6 +5,7 @@
 mod boxes;
 mod caching;
 mod conflicts;
+mod crashes;
 mod fixture;
 mod hostile;
 mod lifetime;
