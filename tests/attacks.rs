@@ -431,7 +431,7 @@ fn trials(machine: &Machine, secret: &str) -> String {
     text
 }
 
-fn try_what_is_planted(user: u32) {
+fn check_what_is_planted(user: u32) {
     let machine = Machine::new(user);
     let secret = machine.shell(&machine.path("outside/repo"), "git rev-parse HEAD");
     machine.settings("");
@@ -493,12 +493,12 @@ fn try_what_is_planted(user: u32) {
 
 #[test]
 fn what_is_planted_in_a_copy_has_no_effect_when_root_starts_it() {
-    try_what_is_planted(0);
+    check_what_is_planted(0);
 }
 
 #[test]
 fn what_is_planted_in_a_copy_has_no_effect_when_an_ordinary_user_starts_it() {
-    try_what_is_planted(ORDINARY);
+    check_what_is_planted(ORDINARY);
 }
 
 /// Steps that try to get something out by what they print, leave and name.
@@ -530,7 +530,7 @@ steps:
     )
 }
 
-fn try_leaks(user: u32) {
+fn check_leaks(user: u32) {
     let machine = Machine::new(user);
     machine.settings("secrets: { TOKEN: { env: TOLD } }\n");
     machine.pipeline("leaks", &leaks(&machine));
@@ -572,10 +572,10 @@ fn processes_with(text: &str) -> Vec<String> {
 
 #[test]
 fn nothing_leaks_when_root_starts_it() {
-    try_leaks(0);
+    check_leaks(0);
 }
 
 #[test]
 fn nothing_leaks_when_an_ordinary_user_starts_it() {
-    try_leaks(ORDINARY);
+    check_leaks(ORDINARY);
 }

@@ -118,22 +118,22 @@ mod tests {
         std::os::unix::fs::symlink("/etc", copy.join("link")).unwrap();
         std::os::unix::fs::symlink("nowhere", copy.join("kept/dangling")).unwrap();
         let copy = copy.to_str().unwrap();
-        let try_at = |how: &[&str]| check(&line(&[&["bwrap", "--bind", copy, "/work"], how].concat()));
-        for good in ["/work/kept", "/work/kept/deep/new", "/work/new/deep", "/other/link"] {
+        let try_at = |how: &[&str]| check(&line(&[&["bwrap", "--bind", copy, "/copy"], how].concat()));
+        for good in ["/copy/kept", "/copy/kept/deep/new", "/copy/new/deep", "/other/link"] {
             assert_eq!(try_at(&["--ro-bind", "/x", good]), Ok(()), "{good}");
         }
-        for bad in ["/work/link", "/work/link/below", "/work/kept/dangling", "/work/kept/dangling/below"] {
+        for bad in ["/copy/link", "/copy/link/below", "/copy/kept/dangling", "/copy/kept/dangling/below"] {
             for how in [&["--ro-bind", "/x"][..], &["--tmpfs"], &["--dir"], &["--file", "5"]] {
                 let said = try_at(&[how, &[bad]].concat());
                 assert!(said.as_ref().is_err_and(|why| why.contains("is a link")), "{bad}: {said:?}");
             }
         }
-        for bad in ["/work/../oldroot/x", "relative"] {
+        for bad in ["/copy/../oldroot/x", "relative"] {
             assert!(try_at(&["--tmpfs", bad]).is_err(), "{bad}");
         }
         // What is mounted over a link hides it.
-        let hidden = line(&["--bind", copy, "/work", "--tmpfs", "/work/kept", "--dir", "/work/kept/dangling"]);
+        let hidden = line(&["--bind", copy, "/copy", "--tmpfs", "/copy/kept", "--dir", "/copy/kept/dangling"]);
         assert_eq!(check(&hidden), Ok(()));
-        assert_eq!(check(&line(&["--bind", copy, "/work", "--", "--tmpfs", "relative"])), Ok(()));
+        assert_eq!(check(&line(&["--bind", copy, "/copy", "--", "--tmpfs", "relative"])), Ok(()));
     }
 }

@@ -3,6 +3,8 @@
 //! A script says `refused WHAT: WHY` for what did not work and `BREACH WHAT` for what did. That it says nothing is no
 //! proof: every refusal that is expected must be there, so that a script that never got to its point fails too.
 
+use std::path::{Path, PathBuf};
+
 use orc_domain::confine::ViolationKind;
 use orc_ports::executor::{BoxLimits, Confinement, Mount, OutputFile, Source};
 
@@ -139,12 +141,20 @@ impl Attempt {
     }
 }
 
+/// Where the copy is in a box.
+pub(crate) const WORK: &str = "/work";
+
+/// A path in the copy, as the box calls it.
+pub(crate) fn inside(name: &str) -> PathBuf {
+    Path::new(WORK).join(name)
+}
+
 /// A box with the usual mounts.
 pub(crate) fn confinement(place: &Place) -> Confinement {
     let mount =
         |source: &str, at: &str, writable| Mount { source: Source::Path(place.path(source)), at: at.into(), writable };
     Confinement {
-        mounts: vec![mount("copy", "/work", true), mount("reference", "/reference", false)],
+        mounts: vec![mount("copy", WORK, true), mount("reference", "/reference", false)],
         home: place.path("home"),
         masked: Vec::new(),
         network: std::collections::BTreeSet::new(),

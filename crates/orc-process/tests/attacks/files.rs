@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use orc_ports::executor::{Mount, Source};
 
-use crate::attempt::{Attempt, Output, perl, sh};
+use crate::attempt::{Attempt, Output, inside, perl, sh};
 use crate::world::Place;
 
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -14,7 +14,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         .works_outside(),
     sh(
         "looks for homes",
-        r#"tries root cat /root/.ssh/id_ed25519; tries list ls /root; same homes agent "$(ls -A /home)"
+        r#"tries root cat "$(echo /root)/.ssh/id_ed25519"; tries list ls /root; same homes agent "$(ls -A /home)"
         same own "" "$(ls -A ~)""#,
     )
     .refused(&["root: No such file|Permission denied", "list: No such file|Permission denied", "homes: as", "own: as"]),
@@ -48,9 +48,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         .works_outside(),
     sh(
         "writes outside of its mounts",
-        "cd /work; for one in ../made /made /usr/bin/made /usr/made /etc/made /dev/made /orc/made /home/made /lib/made; do
+        "cd /work; for one in ../made /made /usr/bin/made /usr/made /etc/made /dev/made /orc/made /lib/made; do
             tries $one writes $one; done
-        tries directory mkdir /made; tries passwd writes /etc/passwd; tries hosts writes /etc/hosts",
+        tries homes writes ${HOME%/*}/made; tries directory mkdir /made; tries passwd writes /etc/passwd; tries hosts writes /etc/hosts",
     )
     .refused(&[
         "../made: Read-only|Permission",
@@ -60,7 +60,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "/etc/made: Read-only|Permission",
         "/dev/made: Read-only|Permission",
         "/orc/made: Read-only|Permission",
-        "/home/made: Read-only|Permission",
+        "homes: Read-only|Permission",
         "/lib/made: Read-only|Permission",
         "directory: Read-only|Permission",
         "passwd: Read-only|Permission",
@@ -78,7 +78,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "goes through the roots of processes",
         r#"for one in 1 self $PPID; do
             tries root-$one cat "/proc/$one/root$OUTSIDE/canary"; tries cwd-$one cat "/proc/$one/cwd/../$OUTSIDE/canary"; done
-        tries up cat "/work/../../../../../..$OUTSIDE/canary""#,
+        tries up cat "$WORK/../../../../../..$OUTSIDE/canary""#,
     )
     .refused(&[
         "root-1: Permission|No such",
@@ -89,8 +89,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ]),
     sh(
         "makes hard links to what it may only read",
-        "tries reference ln /reference/file /work/link; tries program ln /orc/orchestrator /work/link2
-        tries into ln /work/kept/file /reference/link",
+        "tries reference ln /reference/file $WORK/link; tries program ln /orc/orchestrator $WORK/link2
+        tries into ln $WORK/kept/file /reference/link",
     )
     .refused(&[
         "reference: cross-device|Read-only|not permitted",
@@ -127,7 +127,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     sh(
         "writes over the program in its box",
         "tries write writes /orc/orchestrator; tries remove rm -f /orc/orchestrator; tries move mv /orc/orchestrator /orc/other
-        tries exe writes /proc/1/exe; tries read cat /proc/1/exe; tries over mv /work/kept/file /orc/orchestrator
+        tries exe writes /proc/1/exe; tries read cat /proc/1/exe; tries over mv $WORK/kept/file /orc/orchestrator
         tries run rm -rf /orc/run; tries temp rm -rf /orc/temp",
     )
     .refused(&[
@@ -141,10 +141,10 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ]),
     sh(
         "makes a masked path that does not exist",
-        "tries directory mkdir /work/.masked/made; tries file writes /work/.masked/made; tries remove rm -rf /work/.masked
-        tries move mv /work/.masked /work/open; tries link ln -sf /work/kept /work/.masked/link; tries over mv -T /work/kept /work/.masked",
+        "tries directory mkdir $WORK/.masked/made; tries file writes $WORK/.masked/made; tries remove rm -rf $WORK/.masked
+        tries move mv $WORK/.masked $WORK/open; tries link ln -sf $WORK/kept $WORK/.masked/link; tries over mv -T $WORK/kept $WORK/.masked",
     )
-    .shape(|confinement, _| confinement.masked.push("/work/.masked".into()))
+    .shape(|confinement, _| confinement.masked.push(inside(".masked")))
     .refused(&[
         "directory: Read-only|Permission|Not a dir",
         "file: Read-only|Permission|Not a dir|Directory",
@@ -154,55 +154,55 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ]),
     sh(
         "moves the directory of a masked path away",
-        "tries write writes /work/kept/file
-        if mv /work/kept /work/away; then mkdir /work/kept; tries instead writes /work/kept/file
+        "tries write writes $WORK/kept/file
+        if mv $WORK/kept $WORK/away; then mkdir $WORK/kept; tries instead writes $WORK/kept/file
         else echo 'refused instead: busy'; fi",
     )
-    .shape(|confinement, _| confinement.masked.push("/work/kept/file".into()))
+    .shape(|confinement, _| confinement.masked.push(inside("kept/file")))
     .refused(&["write: Read-only|Permission", "instead: busy"]),
-    sh("sees what is masked", "same masked '' \"$(cat /work/kept/file 2>/dev/null)\"")
-        .shape(|confinement, _| confinement.masked.push("/work/kept/file".into()))
+    sh("sees what is masked", "same masked '' \"$(cat $WORK/kept/file 2>/dev/null)\"")
+        .shape(|confinement, _| confinement.masked.push(inside("kept/file")))
         .refused(&["masked: as"]),
     sh(
         "has left a link where a mask will be",
-        r#"tries list ls "$OUTSIDE"; rm -f /work/.masked; tries make mkdir /work/.masked; tries write writes /work/.masked/made"#,
+        r#"tries list ls "$OUTSIDE"; rm -f $WORK/.masked; tries make mkdir $WORK/.masked; tries write writes $WORK/.masked/made"#,
     )
     .shape(|confinement, place| {
         link_to_outside(place, ".masked", "outside");
-        confinement.masked.push("/work/.masked".into());
+        confinement.masked.push(inside(".masked"));
     })
     .refused(&["list: No such", "make: ", "write: Read-only|Permission|Not a dir|Directory|nonexistent"])
     .or_no_box(),
-    sh("has left a link to nothing where a mask will be", r#"rm -f /work/.masked; tries write writes /work/.masked"#)
+    sh("has left a link to nothing where a mask will be", r#"rm -f $WORK/.masked; tries write writes $WORK/.masked"#)
         .shape(|confinement, place| {
             link_to_outside(place, ".masked", "outside/made");
-            confinement.masked.push("/work/.masked".into());
+            confinement.masked.push(inside(".masked"));
         })
         .refused(&["write: Read-only|Permission|Is a directory"])
         .or_no_box(),
-    sh("has left a link above a mask", r#"rm -f /work/deep; mkdir /work/deep; tries write writes /work/deep/masked"#)
+    sh("has left a link above a mask", r#"rm -f $WORK/deep; mkdir $WORK/deep; tries write writes $WORK/deep/masked"#)
         .shape(|confinement, place| {
             link_to_outside(place, "deep", "outside");
-            confinement.masked.push("/work/deep/masked".into());
+            confinement.masked.push(inside("deep/masked"));
         })
         .refused(&["write: Read-only|Permission|Is a directory"])
         .or_no_box(),
     sh(
         "has left a link where something will be mounted",
-        r#"tries list ls "$OUTSIDE"; rm -f /work/place; mkdir /work/place; tries write writes /work/place/made"#,
+        r#"tries list ls "$OUTSIDE"; rm -f $WORK/place; mkdir $WORK/place; tries write writes $WORK/place/made"#,
     )
     .shape(|confinement, place| {
         link_to_outside(place, "place", "outside");
         let source = Source::Path(place.path("reference"));
-        confinement.mounts.push(Mount { source, at: "/work/place".into(), writable: false });
+        confinement.mounts.push(Mount { source, at: inside("place"), writable: false });
     })
     .refused(&["list: No such", "write: Read-only|Permission|Not a dir"])
     .or_no_box(),
-    sh("has left a link above where something will be mounted", r#"tries list ls "$OUTSIDE"; tries write writes /work/deep/made/file"#)
+    sh("has left a link above where something will be mounted", r#"tries list ls "$OUTSIDE"; tries write writes $WORK/deep/made/file"#)
         .shape(|confinement, place| {
             link_to_outside(place, "deep", "outside");
             let source = Source::Path(place.path("reference"));
-            confinement.mounts.push(Mount { source, at: "/work/deep/made".into(), writable: false });
+            confinement.mounts.push(Mount { source, at: inside("deep/made"), writable: false });
         })
         .refused(&["list: No such", "write: Read-only|Permission|Not a dir|nonexistent|No such"])
         .or_no_box(),

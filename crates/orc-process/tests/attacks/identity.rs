@@ -19,7 +19,7 @@ tell first /proc/1/status; tell own /proc/$$/status
 setsid sh -c 'grep -E "^(Uid|Gid|Groups|Cap...|NoNewPrivs|Seccomp):" /proc/self/status | sed "s/^/other /"'
 for one in uid gid; do sed "s/^/$one-map /" /proc/self/${one}_map; sed "s/^/$one-map-first /" /proc/1/${one}_map; done
 echo "id $(id -u) $(id -g) $(id -G)"
-sleep 1000 & setsid sleep 1000 & echo ready; read line </work/gate; kill $! 2>/dev/null; exit 0
+sleep 1000 & setsid sleep 1000 & echo ready; read line <$WORK/gate; kill $! 2>/dev/null; exit 0
 "#;
 
 pub(crate) async fn prove(runner: &mut Runner) {

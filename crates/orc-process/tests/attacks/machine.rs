@@ -275,7 +275,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "looks for devices",
         r#"same devices "core fd full null ptmx pts random shm stderr stdin stdout tty urandom zero " "$(ls -A /dev | tr '\n' ' ')"
         for one in mem kmsg vda sda kvm fuse loop-control loop0 vsock btrfs-control port; do tries $one cat /dev/$one; done
-        tries disk mknod /work/disk b 254 0; tries memory mknod /work/memory c 1 1; tries pipe mknod /dev/made p"#,
+        tries disk mknod $WORK/disk b 254 0; tries memory mknod $WORK/memory c 1 1; tries pipe mknod /dev/made p"#,
     )
     .refused(&[
         "devices: as",
@@ -298,7 +298,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     .refused(&["terminal: ENXIO|ENOENT|EPERM", "stream-0: ENOTTY|EPERM|EIO|EACCES", "stream-1: ENOTTY|EPERM|EIO|EACCES"])
     .seen(&[(Syscall, "TIOCSTI")]),
     sh("loads itself into the programs around it", r#"echo refused loading: heard"#)
-        .env(&[("LD_PRELOAD", "/work/not-there.so"), ("LD_AUDIT", "/work/not-there.so"), ("GCONV_PATH", "/work")])
+        .env(&[("LD_PRELOAD", "./not-there.so"), ("LD_AUDIT", "./not-there.so"), ("GCONV_PATH", "/work")])
         .refused(&["loading: heard"]),
     #[cfg(target_arch = "x86_64")]
     perl(

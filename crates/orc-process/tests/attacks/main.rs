@@ -34,17 +34,17 @@ fn every_attempt_has_a_name_of_its_own_and_there_are_enough() {
 
 #[test]
 fn an_ordinary_user_who_starts_boxes_is_nobody_in_them() {
-    runner::as_ordinary_user("an_ordinary_user_who_starts_boxes_is_nobody_in_them", identity::prove);
+    runner::check_as_ordinary_user("an_ordinary_user_who_starts_boxes_is_nobody_in_them", identity::prove);
 }
 
 #[test]
 fn root_who_starts_boxes_is_nobody_in_them() {
-    runner::as_root(identity::prove);
+    runner::check_as_root(identity::prove);
 }
 
 #[test]
 fn what_a_box_refuses_an_ordinary_user_may_do_without_one() {
-    runner::as_ordinary_user("what_a_box_refuses_an_ordinary_user_may_do_without_one", async |runner| {
+    runner::check_as_ordinary_user("what_a_box_refuses_an_ordinary_user_may_do_without_one", async |runner| {
         for attempt in attempts().filter(|attempt| attempt.works_outside) {
             runner.try_outside(attempt).await;
         }
@@ -53,12 +53,12 @@ fn what_a_box_refuses_an_ordinary_user_may_do_without_one() {
 
 #[test]
 fn every_attempt_is_refused_when_an_ordinary_user_starts_it() {
-    runner::as_ordinary_user("every_attempt_is_refused_when_an_ordinary_user_starts_it", try_all);
+    runner::check_as_ordinary_user("every_attempt_is_refused_when_an_ordinary_user_starts_it", try_all);
 }
 
 #[test]
 fn every_attempt_is_refused_when_root_starts_it() {
-    runner::as_root(try_all);
+    runner::check_as_root(try_all);
 }
 
 async fn try_all(runner: &mut runner::Runner) {

@@ -51,7 +51,7 @@ impl Clock for SystemClock {
 }
 
 /// Runs a test as root; who is not root has to become it.
-pub(crate) fn as_root(test: impl AsyncFnOnce(&mut Runner)) {
+pub(crate) fn check_as_root(test: impl AsyncFnOnce(&mut Runner)) {
     assert!(
         rustix::process::geteuid().is_root(),
         "this test starts boxes as root does: run it with sudo, or in a container"
@@ -60,7 +60,7 @@ pub(crate) fn as_root(test: impl AsyncFnOnce(&mut Runner)) {
 }
 
 /// Runs a test as an ordinary user: as root, by starting itself again.
-pub(crate) fn as_ordinary_user(name: &str, test: impl AsyncFnOnce(&mut Runner)) {
+pub(crate) fn check_as_ordinary_user(name: &str, test: impl AsyncFnOnce(&mut Runner)) {
     if !rustix::process::geteuid().is_root() {
         return run(test);
     }
@@ -122,7 +122,7 @@ impl Runner {
 
     pub(crate) fn launch(&self, argv: Vec<String>, place: &Place, confinement: Option<Confinement>) -> Launch {
         let (work, reference) = match confinement {
-            Some(_) => ("/work".into(), "/reference".into()),
+            Some(_) => (attempt::WORK.into(), "/reference".into()),
             None => (place.path("copy"), place.path("reference")),
         };
         let mut env: BTreeMap<String, String> = self.world.known();
