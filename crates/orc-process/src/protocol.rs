@@ -409,3 +409,26 @@ impl Frames {
         frame.map(Some)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_and_never_take_more_than_four_thirds() {
+        let rows = [
+            ("a plain text\n".repeat(100).into_bytes(), true),
+            (vec![0; 999], false),
+            ("\n".repeat(999).into_bytes(), false),
+            ("\"\\".repeat(99).into_bytes(), false),
+            (vec![0xff; 999], false),
+            (Vec::new(), true),
+        ];
+        for (bytes, is_text) in rows {
+            let frame = encode(&Bytes(bytes.clone())).unwrap();
+            assert_eq!(frame[4..].starts_with(b"{\"text\""), is_text, "{bytes:?}");
+            assert!(frame.len() <= bytes.len() * 4 / 3 + 32, "{} for {}", frame.len(), bytes.len());
+            assert_eq!(read::<Bytes>(&mut frame.as_slice()).unwrap(), Some(Bytes(bytes)));
+        }
+    }
+}
