@@ -31,7 +31,7 @@ fn sandbox() -> Sandbox {
 
 const LIMITS: BoxLimits = BoxLimits { processes: 64, memory_bytes: 4 << 30, disk_bytes: 64 << 20, open_files: 200 };
 
-/// A copy that the box user owns, mounted at `/work`.
+/// A copy that the box user owns, mounted at `/copy`.
 struct Copy {
     directory: tempfile::TempDir,
     sandbox: Sandbox,
@@ -45,7 +45,7 @@ impl Copy {
         let place = directory.path().join("copy");
         std::fs::create_dir(&place).unwrap();
         let copy = Source::Path(place);
-        let mounts = vec![Mount { source: copy, at: "/work".into(), writable: true }];
+        let mounts = vec![Mount { source: copy, at: "/copy".into(), writable: true }];
         let (home, masked, network) = (PathBuf::new(), Vec::new(), BTreeSet::new());
         let confinement = Confinement { mounts, home, masked, network, limits: LIMITS };
         let copy = Self { directory, sandbox, confinement };
@@ -77,7 +77,7 @@ impl Copy {
             confinement: &self.confinement,
             argv: &argv,
             env: &BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin:/usr/sbin".to_owned())]),
-            directory: Path::new("/work"),
+            directory: Path::new("/copy"),
             stdin: Stdin::None,
             stdout: Stdout::Kept { bytes: 1 << 20 },
             wall: Duration::from_secs(60),
@@ -99,7 +99,7 @@ fn a_masked_path_is_empty_and_stays_so_whatever_is_moved() {
     copy.make("kept/other", Some("other"));
     copy.make("kept/deep", None);
     copy.make("kept/deep/key", Some("secret"));
-    copy.confinement.masked = ["/work/kept/file", "/work/kept/deep", "/work/new/place"].map(PathBuf::from).into();
+    copy.confinement.masked = ["/copy/kept/file", "/copy/kept/deep", "/copy/new/place"].map(PathBuf::from).into();
     let script = "cat kept/other; cat kept/file; ls -A kept/deep new/place; echo seen; \
         for to in kept/file kept/deep/x new/place/x; do (echo x > $to) && echo wrote $to; done; \
         mv kept away && echo moved kept; mv new away && echo moved new; rm -rf kept new; \
@@ -120,7 +120,7 @@ fn a_masked_path_is_empty_and_stays_so_whatever_is_moved() {
 fn a_link_at_a_masked_path_makes_no_box() {
     let mut copy = Copy::new();
     std::os::unix::fs::symlink("/usr", copy.path("link")).unwrap();
-    for masked in ["/work/link", "/work/link/below"] {
+    for masked in ["/copy/link", "/copy/link/below"] {
         copy.confinement.masked = vec![masked.into()];
         let error = copy.try_run("sh", "echo ran").unwrap_err().to_string();
         assert!(error.contains("cannot be hidden") && error.contains("is a link"), "{error}");
@@ -179,7 +179,7 @@ async fn report_of(copy: &Copy, argv: [&str; 3], network: &[&str]) -> Report {
     let launch = Launch {
         run: RunId::from_uuid(Uuid::now_v7()),
         argv: argv.map(str::to_owned).into(),
-        directory: "/work".into(),
+        directory: "/copy".into(),
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         log: path("log"),
         output: path("output"),

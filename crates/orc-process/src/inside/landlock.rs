@@ -114,7 +114,7 @@ mod tests {
             2 1 8:1 /usr /usr ro,nosuid,nodev - ext4 /dev/a rw\n\
             3 1 0:2 / /proc rw,nosuid - proc proc rw\n\
             4 3 0:2 /sys /proc/sys ro - proc proc rw\n\
-            5 1 8:1 /x /work/with\\040space\\134 rw,nosuid shared:7 master:2 - ext4 /dev/a rw,errors=ro\n\
+            5 1 8:1 /x /tree/with\\040space\\134 rw,nosuid shared:7 master:2 - ext4 /dev/a rw,errors=ro\n\
             6 1 0:3 / /dev/shm rw - tmpfs tmpfs rw\n\
             broken\n";
         let found: Vec<(String, Rights)> =
@@ -124,7 +124,7 @@ mod tests {
             ("/usr", Rights::ReadAndExecute),
             ("/proc", Rights::Read),
             ("/proc/sys", Rights::Read),
-            ("/work/with space\\", Rights::All),
+            ("/tree/with space\\", Rights::All),
             ("/dev/shm", Rights::All),
             ("/etc", Rights::ReadAndExecute),
         ];

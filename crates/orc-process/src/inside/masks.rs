@@ -172,42 +172,42 @@ mod tests {
         fs::write(copy.join("a/file"), "x").unwrap();
         std::os::unix::fs::symlink("/etc", copy.join("link")).unwrap();
         let place = copy.to_str().unwrap();
-        let line = ["bwrap", "--bind", place, "/work", "--ro-bind", "/x", "/work/a/b/x", "--chdir", "/", "--", "init"];
-        let words = expand(&line, &["/work/a/b/c", "/work/a/b/c/below", "/work/a/file", "/elsewhere"]).unwrap();
+        let line = ["bwrap", "--bind", place, "/tree", "--ro-bind", "/x", "/tree/a/b/x", "--chdir", "/", "--", "init"];
+        let words = expand(&line, &["/tree/a/b/c", "/tree/a/b/c/below", "/tree/a/file", "/elsewhere"]).unwrap();
         let wanted = format!(
-            "bwrap --bind {place} /work --bind {place}/a /work/a --bind {place}/a/b /work/a/b --ro-bind /x /work/a/b/x \
-             --chdir / --perms 0555 --tmpfs /work/a/b/c --remount-ro /work/a/b/c \
-             --perms 0444 --ro-bind-data 7 /work/a/file -- init"
+            "bwrap --bind {place} /tree --bind {place}/a /tree/a --bind {place}/a/b /tree/a/b --ro-bind /x /tree/a/b/x \
+             --chdir / --perms 0555 --tmpfs /tree/a/b/c --remount-ro /tree/a/b/c \
+             --perms 0444 --ro-bind-data 7 /tree/a/file -- init"
         );
         assert_eq!(words.join(" "), wanted);
         // What is missing is made, unless it cannot be written anyway.
-        assert!(expand(&line, &["/work/new/deep"]).unwrap().join(" ").contains("--tmpfs /work/new/deep"));
+        assert!(expand(&line, &["/tree/new/deep"]).unwrap().join(" ").contains("--tmpfs /tree/new/deep"));
         assert!(copy.join("new/deep").is_dir());
-        let closed = ["bwrap", "--ro-bind", place, "/work", "--", "init"];
-        assert_eq!(expand(&closed, &["/work/other/deep"]).unwrap(), closed);
+        let closed = ["bwrap", "--ro-bind", place, "/tree", "--", "init"];
+        assert_eq!(expand(&closed, &["/tree/other/deep"]).unwrap(), closed);
         assert!(!copy.join("other").exists());
         // What is above a mount on the way can be moved too.
-        let nested = ["bwrap", "--bind", place, "/work", "--ro-bind", place, "/work/a/b", "--", "init"];
-        let words = expand(&nested, &["/work/a/b/a/file"]).unwrap().join(" ");
+        let nested = ["bwrap", "--bind", place, "/tree", "--ro-bind", place, "/tree/a/b", "--", "init"];
+        let words = expand(&nested, &["/tree/a/b/a/file"]).unwrap().join(" ");
         let wanted = format!(
-            "bwrap --bind {place} /work --bind {place}/a /work/a --ro-bind {place} /work/a/b \
-             --perms 0444 --ro-bind-data 7 /work/a/b/a/file -- init"
+            "bwrap --bind {place} /tree --bind {place}/a /tree/a --ro-bind {place} /tree/a/b \
+             --perms 0444 --ro-bind-data 7 /tree/a/b/a/file -- init"
         );
         assert_eq!(words, wanted);
         // A file where a directory would be keeps that place.
-        let kept = expand(&line, &["/work/a/file/below/deep"]).unwrap().join(" ");
-        assert!(kept.contains(&format!("--bind {place}/a/file /work/a/file ")) && !kept.contains("below"), "{kept}");
-        for bad in ["/work/link", "/work/link/below", "relative", "/work/../etc"] {
+        let kept = expand(&line, &["/tree/a/file/below/deep"]).unwrap().join(" ");
+        assert!(kept.contains(&format!("--bind {place}/a/file /tree/a/file ")) && !kept.contains("below"), "{kept}");
+        for bad in ["/tree/link", "/tree/link/below", "relative", "/tree/../etc"] {
             assert!(expand(&line, &[bad]).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn in_memory_directories_are_made_for_it() {
-        let line = ["bwrap", "--tmpfs", "/home/agent", "--", "init"];
-        let words = expand(&line, &["/home/agent/.config/keys"]).unwrap().join(" ");
-        let wanted = "bwrap --tmpfs /home/agent --perms 0755 --size 67108864 --tmpfs /home/agent/.config \
-             --perms 0555 --tmpfs /home/agent/.config/keys --remount-ro /home/agent/.config/keys -- init";
+        let line = ["bwrap", "--tmpfs", "/orc/home", "--", "init"];
+        let words = expand(&line, &["/orc/home/.config/keys"]).unwrap().join(" ");
+        let wanted = "bwrap --tmpfs /orc/home --perms 0755 --size 67108864 --tmpfs /orc/home/.config \
+             --perms 0555 --tmpfs /orc/home/.config/keys --remount-ro /orc/home/.config/keys -- init";
         assert_eq!(words, wanted);
     }
 }
