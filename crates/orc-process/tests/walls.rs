@@ -215,7 +215,9 @@ async fn refused_system_calls_fail_and_are_told_with_their_number() {
     let report = report_of(&copy, ["python3", "-c", script], &[]).await;
     let wanted = "EPERM EPERM EPERM EPERM EPERM EPERM EPERM ENOSYS ENOSYS EAFNOSUPPORT EAFNOSUPPORT";
     assert_eq!((report.exit, report.last_line.as_str()), (Exit::Code(0), wanted));
-    let told: Vec<(&str, u32)> = report.violations.iter().map(|one| (one.what.as_str(), one.count)).collect();
+    // The disk of the machine may be full at the same time.
+    let calls = report.violations.iter().filter(|one| one.kind == ViolationKind::Syscall);
+    let told: Vec<(&str, u32)> = calls.map(|one| (one.what.as_str(), one.count)).collect();
     let names = [
         ("add_key", 1),
         ("bpf", 1),
@@ -228,7 +230,6 @@ async fn refused_system_calls_fail_and_are_told_with_their_number() {
         ("unshare: a new namespace", 1),
     ];
     assert_eq!(told, names);
-    assert!(report.violations.iter().all(|one| one.kind == ViolationKind::Syscall));
 }
 
 #[tokio::test]
@@ -255,7 +256,8 @@ async fn a_program_speaks_to_its_proxy_through_the_relay() {
         print(s.recv(12).decode())";
     let report = report_of(&copy, ["python3", "-c", script], &["allowed.example"]).await;
     assert_eq!((report.exit, report.last_line.as_str()), (Exit::Code(0), "HTTP/1.1 403"));
-    let told: Vec<&str> = report.violations.iter().map(|one| one.what.as_str()).collect();
+    let hosts = report.violations.iter().filter(|one| one.kind == ViolationKind::Network);
+    let told: Vec<&str> = hosts.map(|one| one.what.as_str()).collect();
     assert!(told.len() == 1 && told[0].starts_with("elsewhere.example:443"), "{told:?}");
 }
 
