@@ -50,7 +50,7 @@ pub struct Launch {
 pub struct Confinement {
     /// What is mounted, in this order.
     pub mounts: Vec<Mount>,
-    /// Its home, a directory of the machine; made if missing, kept. `/home/agent` inside.
+    /// Its home, a directory of the machine; made if missing, kept. `/orc/home` inside.
     pub home: PathBuf,
     /// Paths inside that are empty and cannot be written, whether they exist or not.
     pub masked: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Runs a program in a box: `boxed DIRECTORY PROGRAM ARGUMENT...`, with the directory writable at `/work`.
+//! Runs a program in a box: `boxed DIRECTORY PROGRAM ARGUMENT...`, with the directory writable at `/workspace`.
 //!
 //! As root the box user is 65534. The tests of boxes start it too, for the programs around and inside of a box.
 
@@ -23,7 +23,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let settings = SandboxSettings { user, executable: std::env::current_exe()? };
     let sandbox = Sandbox::probe(&settings).map_err(|missing| anyhow::anyhow!("{}", missing[0]))?;
     let confinement = Confinement {
-        mounts: vec![Mount { source: Source::Path(directory), at: "/work".into(), writable: true }],
+        mounts: vec![Mount { source: Source::Path(directory), at: "/workspace".into(), writable: true }],
         home: PathBuf::new(),
         masked: Vec::new(),
         network: BTreeSet::new(),
@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<ExitCode> {
         confinement: &confinement,
         argv: &argv,
         env: &BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),
-        directory: Path::new("/work"),
+        directory: Path::new("/workspace"),
         stdin: Stdin::Bytes(b"read from standard input\n".to_vec()),
         stdout: Stdout::Kept { bytes: 1 << 20 },
         wall: Duration::from_secs(60),

@@ -15,7 +15,9 @@ use rustix::fs::OFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::disk::DiskWatch;
 use crate::egress::Proxy;
+use crate::groups::Group;
 use crate::passing;
 use crate::proc;
 use crate::protocol::{self, Answer, Content, Failure, Frames, Outcome};
@@ -46,15 +48,25 @@ pub(crate) struct Control {
     refusal: Option<String>,
     output: Option<OwnedFd>,
     violations: BTreeMap<(orc_domain::confine::ViolationKind, String), u32>,
-    proxy: Option<Proxy>,
+    outside: Outside,
 }
 
-/// Something that the box said.
+/// What a box has outside of it.
+#[derive(Debug)]
+struct Outside {
+    proxy: Option<Proxy>,
+    group: Option<Group>,
+    disk: DiskWatch,
+}
+
+/// Something that the box said, or that was seen of it.
 pub(crate) enum News {
     /// The program runs.
     Started,
     /// It refused something for the first time.
     Refused(Violation),
+    /// It has written too much and must go.
+    Full(Violation),
 }
 
 /// Begins a box; must be called on the thread that lives as long as the box shall.
@@ -67,13 +79,15 @@ pub(crate) fn begin(launch: &Launch, confinement: &Confinement, shared: &Shared)
     sandbox.make_private(&confinement.home).map_err(file(&confinement.home))?;
     sandbox.make_private(&launch.temp).map_err(file(&launch.temp))?;
     let proxy = open_proxy(confinement, shared)?;
+    let group = sandbox.group(&launch.run.to_string(), &confinement.limits)?;
     let request = Request {
         confinement,
         temp: Some(&launch.temp),
         output_bytes: launch.limits.output_bytes,
         egress: proxy.as_ref().map(Proxy::socket),
-        groups: Vec::new(),
+        groups: group.as_ref().map_or(&[][..], Group::directories),
     };
+    let disk = DiskWatch::new(confinement, &launch.temp, &*shared.clock);
     let marks = vec![("ORC_INSTANCE", shared.instance_name.clone()), ("ORC_RUN_ID", launch.run.to_string())];
     let mut env = launch.env.clone();
     env.extend(marks.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
@@ -90,7 +104,8 @@ pub(crate) fn begin(launch: &Launch, confinement: &Confinement, shared: &Shared)
     let (child, socket) = sandbox.enter(&request, marks, (Stdio::piped(), Stdio::piped()))?;
     // It may have ended already; then its answer tells why.
     let _ = passing::send(&socket, &frame, theirs.as_ref().map(AsFd::as_fd));
-    let control = Control::new(socket, launch.argv.first().cloned().unwrap_or_default(), proxy);
+    let outside = Outside { proxy, group, disk };
+    let control = Control::new(socket, launch.argv.first().cloned().unwrap_or_default(), outside);
     Ok(Begun { child, stdin, control: control.map_err(broken)? })
 }
 
@@ -110,7 +125,7 @@ fn open_proxy(confinement: &Confinement, shared: &Shared) -> Result<Option<Proxy
 }
 
 impl Control {
-    fn new(socket: UnixStream, program: String, proxy: Option<Proxy>) -> io::Result<Self> {
+    fn new(socket: UnixStream, program: String, outside: Outside) -> io::Result<Self> {
         rustix::fs::fcntl_setfl(&socket, OFlags::NONBLOCK)?;
         let socket = proc::watch_for(socket.into(), Interest::READABLE)?;
         Ok(Self {
@@ -122,20 +137,19 @@ impl Control {
             refusal: None,
             output: None,
             violations: BTreeMap::new(),
-            proxy,
+            outside,
         })
     }
 
-    /// Waits until the box says something; for ever once it has ended.
-    pub(crate) async fn hear(&mut self) -> Vec<News> {
+    /// Waits until there is something to tell of the box.
+    pub(crate) async fn hear(&mut self, shared: &Shared) -> Vec<News> {
         loop {
-            let Some(socket) = &self.socket else { return std::future::pending().await };
-            let Ok(mut guard) = socket.readable().await else {
-                self.socket = None;
-                continue;
-            };
-            guard.clear_ready();
-            drop(guard);
+            tokio::select! {
+                () = readable(self.socket.as_ref()) => {}
+                violation = self.outside.disk.next(&shared.disk, &*shared.clock) => {
+                    return self.refuse(violation).into_iter().map(News::Full).collect();
+                }
+            }
             let news = self.take();
             if !news.is_empty() {
                 return news;
@@ -183,13 +197,13 @@ impl Control {
                 self.refusal.get_or_insert(message);
                 None
             }
-            Answer::Violation(violation) => self.refuse(violation),
+            Answer::Violation(violation) => self.refuse(violation).map(News::Refused),
             Answer::Hello { .. } => None,
         }
     }
 
     /// Counts a refusal; the first of its kind is news.
-    pub(crate) fn refuse(&mut self, violation: Violation) -> Option<News> {
+    fn refuse(&mut self, violation: Violation) -> Option<Violation> {
         let what: String = violation.what.chars().filter(|letter| !letter.is_control()).take(200).collect();
         let key = (violation.kind, what.clone());
         if let Some(count) = self.violations.get_mut(&key) {
@@ -200,7 +214,7 @@ impl Control {
             return None;
         }
         self.violations.insert(key, violation.count);
-        Some(News::Refused(Violation { what, ..violation }))
+        Some(Violation { what, ..violation })
     }
 
     /// Asks the program to end; a second time means at once.
@@ -250,14 +264,26 @@ impl Control {
 
     /// Everything that was refused, now that the box is gone.
     pub(crate) async fn violations(&mut self) -> Vec<Violation> {
-        let hosts = match self.proxy.take() {
+        let mut more = match self.outside.proxy.take() {
             Some(proxy) => proxy.close().await,
             None => Vec::new(),
         };
-        for violation in hosts {
+        more.extend(self.outside.group.iter().flat_map(Group::violations));
+        for violation in more {
             self.refuse(violation);
         }
         let all = std::mem::take(&mut self.violations).into_iter();
         all.map(|((kind, what), count)| Violation { kind, what, count }).collect()
     }
+}
+
+/// Waits until there may be something to read; for ever once it has ended.
+async fn readable(socket: Option<&AsyncFd<OwnedFd>>) {
+    if let Some(socket) = socket
+        && let Ok(mut guard) = socket.readable().await
+    {
+        guard.clear_ready();
+        return;
+    }
+    std::future::pending().await
 }

@@ -21,6 +21,7 @@ mod programs;
 mod refusals;
 mod seccomp;
 mod targets;
+mod watch;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;

@@ -26,8 +26,10 @@
 
 mod base64;
 mod boxed;
+mod disk;
 pub mod egress;
 mod family;
+mod groups;
 mod input;
 pub mod inside;
 mod launch;

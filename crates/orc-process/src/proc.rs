@@ -116,6 +116,13 @@ fn parse_nonce(environ: &[u8]) -> Nonce {
     nonce
 }
 
+/// How many namespaces of processes somebody is in, as far as we see; 0 when it is gone (proc_pid_status(5), `NSpid`).
+pub(crate) fn depth(pid: i32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.map_or(0, |numbers| numbers.split_ascii_whitespace().count())
+}
+
 /// Numbers of all processes.
 pub(crate) fn all() -> io::Result<Vec<i32>> {
     let mut pids = Vec::new();

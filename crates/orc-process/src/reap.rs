@@ -3,6 +3,10 @@
 //! The proof is the environment that a process was started with: `ORC_INSTANCE` names an instance, whose id is never used
 //! again. It is read a second time after a process descriptor was opened, so that the signal can only reach the process
 //! that carries it. What cleared its environment is not touched: nothing proves whose it is.
+//!
+//! What is in a box ends with the process outside of it, but not at the same moment, and an ordinary user cannot read the
+//! environment of the first process inside. So whatever is in a deeper namespace of processes below what is killed is waited
+//! for too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,6 +67,9 @@ pub(crate) async fn reap(dead: &[InstanceId], shared: &Shared) -> Result<Vec<Rea
             break;
         }
     }
+    if let Ok(sandbox) = &shared.sandbox {
+        sandbox.remove_left_groups();
+    }
     let groups = ended.into_iter();
     Ok(groups.map(|((instance, run), pids)| Reaped { run, instance, pids: pids.into_iter().collect() }).collect())
 }
@@ -93,8 +100,9 @@ fn kill_marked(dead: &BTreeMap<String, InstanceId>, ended: &mut Ended) -> Result
         let nonce = proc::nonce(number).unwrap_or_default();
         found.is_partial |= nonce.is_none();
         let Some((instance, run)) = owner(nonce) else { continue };
+        let boxed = inner(number);
         match pidfd_send_signal(&handle, Signal::KILL) {
-            Ok(()) => {}
+            Ok(()) => found.dying.extend(boxed.into_iter().map(|(pid, handle)| Dying { pid, run, handle })),
             Err(Errno::SRCH) => continue,
             Err(error) => return Err(failed(error.into())),
         }
@@ -107,6 +115,17 @@ fn kill_marked(dead: &BTreeMap<String, InstanceId>, ended: &mut Ended) -> Result
         found.dying.push(Dying { pid: number, run, handle });
     }
     Ok(found)
+}
+
+/// What is in a box below a process, with what it can be waited for by.
+fn inner(pid: i32) -> Vec<(i32, AsyncFd<std::os::fd::OwnedFd>)> {
+    let depth = proc::depth(pid);
+    let below = proc::descendants(pid).into_iter().map(|(seen, _)| seen.pid);
+    let watched = below.filter(|pid| proc::depth(*pid) > depth).filter_map(|pid| {
+        let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        Some((pid, proc::watch(handle).ok()?))
+    });
+    watched.collect()
 }
 
 /// Returns the rest of our patience.

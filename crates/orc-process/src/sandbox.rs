@@ -24,10 +24,16 @@ pub(crate) mod line;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use orc_ports::executor::{BoxLimits, StartError};
+
 pub(crate) use blocking::refusal_of;
 pub use blocking::{BoxError, BoxedCommand, Finished, Stdin, Stdout};
-pub(crate) use line::{Argument, Bounds, EGRESS, Entrance, Inside, Marks, OUTPUT, RUN, Request, TEMP};
+pub(crate) use line::{
+    Argument, Bounds, EGRESS, Entrance, HOME, Inside, Marks, OUTPUT, OWN_PROCESSES, RUN, Request, TEMP,
+};
 
+pub use crate::groups::LimitKind;
+use crate::groups::{Group, Groups};
 use crate::sandbox::line::SystemView;
 
 /// Where bubblewrap is looked for. Not `PATH`: whoever may set that must not choose the program that makes the wall.
@@ -100,6 +106,7 @@ struct Inner {
     /// We are root: sources are mounted for the box user first.
     staged: bool,
     system: SystemView,
+    groups: Groups,
 }
 
 impl Sandbox {
@@ -139,13 +146,31 @@ impl Sandbox {
         let executable = settings.executable.clone();
         let system = SystemView::of(Path::new("/"), user);
         let staged = rustix::process::geteuid().is_root();
-        Ok(Self { inner: Arc::new(Inner { bwrap, executable, user, staged, system }) })
+        Ok(Self { inner: Arc::new(Inner { bwrap, executable, user, staged, system, groups: Groups::default() }) })
     }
 
     /// Version of the kernel's Landlock, the wall behind the mounts; 0: there is none.
     #[must_use]
     pub fn landlock_version(&self) -> i32 {
         orc_kernel::landlock_version()
+    }
+
+    /// How processes and memory of a box are bounded here. Under control groups of version 2 the first call may move this
+    /// process into a group of its own.
+    #[must_use]
+    pub fn limits(&self) -> LimitKind {
+        self.inner.groups.kind()
+    }
+
+    /// The control group of a box, by a name that no other box of this process has.
+    pub(crate) fn group(&self, name: &str, limits: &BoxLimits) -> Result<Option<Group>, StartError> {
+        let made = self.inner.groups.make(name, limits);
+        made.map_err(|error| StartError::Box { what: format!("no control group for its limits: {error}") })
+    }
+
+    /// Removes the control groups of holders that are gone, as far as nothing is in them.
+    pub(crate) fn remove_left_groups(&self) {
+        self.inner.groups.remove_left();
     }
 
     /// Who everything in a box is, and owns what is mounted writable.

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all, pending};
 use futures_util::stream::FuturesUnordered;
+use orc_domain::confine::Violation;
 use orc_domain::run::Process;
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::executor::{self, Exit, Launch, OutputFile, Report, StartError, Tap};
@@ -205,13 +206,19 @@ impl Supervised {
                         let _ = reply.send(Ok(process));
                     }
                 }
-                News::Refused(violation) => {
-                    let text = format!("sandboxViolation: {}: {}", violation.kind.word(), violation.what);
-                    self.log.note(self.shared.clock.now(), text);
+                News::Refused(violation) => self.note_violation(&violation),
+                News::Full(violation) => {
+                    self.note_violation(&violation);
+                    self.kill();
                 }
             }
         }
         asker
+    }
+
+    fn note_violation(&mut self, violation: &Violation) {
+        let text = format!("sandboxViolation: {}: {}", violation.kind.word(), violation.what);
+        self.log.note(self.shared.clock.now(), text);
     }
 
     /// Takes output and requests until the leader has ended. Gives back who still waits to hear whether it began.
@@ -220,12 +227,13 @@ impl Supervised {
         if self.control.is_none() {
             asker = self.note_news(vec![News::Started], asker);
         }
+        let shared = Rc::clone(&self.shared);
         let mut shortest: Option<Millis> = None;
         let mut timers: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         loop {
             tokio::select! {
                 _ = self.handle.readable() => return asker,
-                news = hear(self.control.as_mut()) => asker = self.note_news(news, asker),
+                news = hear(self.control.as_mut(), &shared) => asker = self.note_news(news, asker),
                 guard = ready(self.stdout.fd.as_ref()) => {
                     match take(guard, &mut self.stdout.output, &mut self.log, &self.shared) {
                         Taken::All => {}
@@ -416,9 +424,9 @@ impl Output {
 }
 
 /// What a box says; for ever nothing without one.
-async fn hear(control: Option<&mut Control>) -> Vec<News> {
+async fn hear(control: Option<&mut Control>, shared: &Shared) -> Vec<News> {
     match control {
-        Some(control) => control.hear().await,
+        Some(control) => control.hear(shared).await,
         None => pending().await,
     }
 }

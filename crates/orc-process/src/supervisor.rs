@@ -22,6 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::SetupError;
+use crate::disk::Disk;
 use crate::egress::Proxies;
 use crate::family::{Family, open_arrivals};
 use crate::sandbox::Sandbox;
@@ -57,6 +58,7 @@ pub(crate) struct Shared {
     pub(crate) sandbox: Result<Sandbox, String>,
     pub(crate) proxies: Proxies,
     pub(crate) sockets: Sockets,
+    pub(crate) disk: Disk,
     pub(crate) family: RefCell<Family>,
     pub(crate) buffer: RefCell<Vec<u8>>,
 }
@@ -111,6 +113,7 @@ pub(crate) fn run(
                 sandbox: settings.sandbox,
                 proxies: Proxies::default(),
                 sockets: Sockets::default(),
+                disk: Disk::default(),
                 family: RefCell::new(family),
                 buffer: RefCell::new(vec![0; READ_BYTES]),
             };

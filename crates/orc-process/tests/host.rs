@@ -214,7 +214,7 @@ fn behind_the_walls_of_a_box() {
     std::os::unix::fs::chown(directory.path(), Some(uid), Some(gid)).unwrap();
     let copy = Source::Path(directory.path().to_owned());
     let confinement = Confinement {
-        mounts: vec![Mount { source: copy, at: "/work".into(), writable: true }],
+        mounts: vec![Mount { source: copy, at: "/workspace".into(), writable: true }],
         home: PathBuf::new(),
         masked: Vec::new(),
         network: BTreeSet::new(),
@@ -227,13 +227,13 @@ fn behind_the_walls_of_a_box() {
             confinement: &confinement,
             argv: &["/orc/orchestrator", "tool-host"].map(str::to_owned),
             env: &BTreeMap::new(),
-            directory: Path::new("/work"),
+            directory: Path::new("/workspace"),
             stdin: Stdin::From(OwnedFd::from(requests_out)),
             stdout: Stdout::To(OwnedFd::from(answers_in)),
             wall: Duration::from_secs(120),
         })
     });
-    let mut talk = Talk::new(answers, requests, Path::new("/work"));
+    let mut talk = Talk::new(answers, requests, Path::new("/workspace"));
     converse(&mut talk);
     let (exit, out, error) = talk.sh("grep Seccomp: /proc/self/status; unshare -r true; echo x > /usr/x");
     assert_eq!((exit, out.as_str()), (Ended::Code(2), "Seccomp:\t2\n"));

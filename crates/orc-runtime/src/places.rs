@@ -23,7 +23,7 @@ use orc_ports::worktrees::{Conversation, Harvest, Prepared, WorktreeError};
 use crate::shell::{Shell, chain};
 
 /// Where an empty place to work is, inside a box.
-const WORK: &str = "/work";
+const WORK: &str = "/workspace";
 /// Variables of the machine that a box gets as they are: they say how people read, not what is where.
 const PLAIN: &[&str] = &["LANG", "LANGUAGE", "TERM", "TZ", "NO_COLOR", "CI"];
 /// Where programs of the system are, inside a box.

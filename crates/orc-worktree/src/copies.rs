@@ -19,7 +19,7 @@ use crate::{Trees, files, names};
 
 /// How long a copy may take to be brought to where it starts, and a file to come out of one.
 const WALL: Millis = Millis::from_secs(900);
-const BRING: &str = include_str!("scripts/copy.sh");
+const BRING: &str = concat!(include_str!("scripts/large.sh"), include_str!("scripts/copy.sh"));
 const TAKE: &str = include_str!("scripts/extract.sh");
 
 impl Trees {
@@ -156,6 +156,8 @@ impl Trees {
         let wanted: Vec<&CommitId> = [Some(start), theirs].into_iter().flatten().collect();
         self.store_of(repository).pack(&wanted, &[ground], &exchange.path.join("in.pack"))?;
         let author = &self.author;
+        let mut mounts = vec![Mount { source, at: PathBuf::from(crate::WORK), writable: true }];
+        mounts.extend(self.large_mounts(&repository.source));
         let script = Script {
             text: BRING,
             env: vec![
@@ -168,7 +170,7 @@ impl Trees {
                 ("GIT_COMMITTER_NAME", author.name().to_owned()),
                 ("GIT_COMMITTER_EMAIL", author.email().to_owned()),
             ],
-            mounts: vec![Mount { source, at: PathBuf::from(crate::WORK), writable: true }],
+            mounts,
             exchange: &exchange.path,
             wall: WALL,
         };

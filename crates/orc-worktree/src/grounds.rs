@@ -4,6 +4,7 @@
 //! complete: no object lies elsewhere, and it has no remote and no hook. Two who need the same one at once make it once.
 //! The next ground of a repository stands on the newest that there is, and at [`MOST_LAYERS`] it is made afresh.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use orc_domain::time::{Millis, Timestamp};
@@ -21,7 +22,7 @@ pub(crate) const MOST_LAYERS: usize = 10;
 /// How long a ground may take.
 const WALL: Millis = Millis::from_secs(1800);
 const FILE: &str = "ground.json";
-const SCRIPT: &str = include_str!("scripts/ground.sh");
+const SCRIPT: &str = concat!(include_str!("scripts/large.sh"), include_str!("scripts/ground.sh"));
 
 /// A ground. Paths are relative to the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,8 @@ pub(crate) struct Ground {
     pub(crate) made: Timestamp,
     /// Its own directory and, with overlays, those below it, the topmost first.
     pub(crate) layers: Vec<PathBuf>,
+    /// Its submodules, by their paths.
+    pub(crate) modules: BTreeMap<String, CommitId>,
 }
 
 impl Trees {
@@ -115,7 +118,12 @@ impl Trees {
         if below.as_ref().is_none_or(|ground| ground.commit != repository.commit) {
             store.pack(&[&repository.commit], &known, &exchange.path.join("in.pack"))?;
         }
+        let modules = self.modules(&repository.source, &repository.commit)?;
+        let before = below.as_ref().map(|ground| ground.modules.clone()).unwrap_or_default();
+        self.lay_modules(&modules, &before, &exchange.path)?;
         let source = self.begin_tree(&tree, below.as_ref())?;
+        let mut mounts = vec![Mount { source, at: PathBuf::from(crate::WORK), writable: true }];
+        mounts.extend(self.large_mounts(&repository.source));
         let script = Script {
             text: SCRIPT,
             env: vec![
@@ -126,11 +134,14 @@ impl Trees {
                 ("BRANCH", repository.branch.clone().unwrap_or_default()),
                 ("COMMIT", repository.commit.to_string()),
             ],
-            mounts: vec![Mount { source, at: PathBuf::from(crate::WORK), writable: true }],
+            mounts,
             exchange: &exchange.path,
             wall: WALL,
         };
-        inside::run(self.boxes.as_ref(), "make a copy to stand on", &repository.source, script)?;
+        let said = inside::run(self.boxes.as_ref(), "make a copy to stand on", &repository.source, script)?;
+        for note in said.all("note") {
+            tracing::warn!(source = %repository.source, commit = %repository.commit, note, "a copy is not complete");
+        }
         let mut layers = vec![directory.join("tree")];
         if self.strategy == Strategy::Overlay {
             files::remove_tree(&temporary.join("work"), &self.root.join("trash"))?;
@@ -142,6 +153,11 @@ impl Trees {
             commit: repository.commit.clone(),
             made: self.clock.now(),
             layers,
+            modules: modules
+                .into_iter()
+                .filter(|module| module.source.is_some())
+                .map(|module| (module.path, module.commit))
+                .collect(),
         };
         let bytes =
             serde_json::to_vec_pretty(&ground).map_err(|error| files::failed("write", temporary)(error.into()))?;
@@ -154,6 +170,18 @@ impl Trees {
         std::fs::rename(temporary, &to).map_err(files::failed("make", &to))?;
         files::settle(&to)?;
         Ok(ground)
+    }
+
+    /// Where a box finds large files of a source.
+    pub(crate) fn large_mounts(&self, source: &str) -> Vec<Mount> {
+        let places = self.large_files(source).into_iter().enumerate();
+        places
+            .map(|(number, path)| Mount {
+                source: Source::Path(path),
+                at: Path::new("/orc/large").join(number.to_string()),
+                writable: false,
+            })
+            .collect()
     }
 
     /// Makes the directory of a ground that is to be, with what is below it.

@@ -19,7 +19,7 @@ use crate::{Trees, files, names, store};
 
 /// How long looking at a copy may take.
 const WALL: Millis = Millis::from_secs(600);
-const SCRIPT: &str = include_str!("scripts/harvest.sh");
+const SCRIPT: &str = concat!(include_str!("scripts/large.sh"), include_str!("scripts/harvest.sh"));
 /// Where the ground of a copy is, read-only, beside the copy.
 const GROUND: &str = "/orc/ground";
 /// The repository of ours that looks at a copy. Objects of others may come with a graph or an index that lies.
@@ -177,6 +177,7 @@ impl Trees {
         let pack = files::open_left(&exchange.path.join("out.pack"), store::PACK_BYTES)?;
         let all: Vec<&CommitId> = std::iter::once(&taken.result).chain(taken.left.iter().map(|(one, _)| one)).collect();
         store.take(pack, &all)?;
+        self.take_large_files(&store, &exchange.path)?;
         Ok(taken)
     }
 

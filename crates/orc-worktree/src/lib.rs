@@ -21,6 +21,7 @@ mod harvest;
 mod inside;
 mod join;
 mod manifest;
+mod modules;
 mod names;
 mod pin;
 mod pool;
@@ -53,7 +54,7 @@ use crate::store::Store;
 use crate::strategy::Snapshots;
 
 /// Where a copy is in its box; several repositories lie below it.
-pub const WORK: &str = "/work";
+pub const WORK: &str = "/workspace";
 
 /// What [`GitWorktrees`] is made of.
 pub struct Options {

@@ -18,6 +18,24 @@ pub(crate) fn digest(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Copies to a new file, which is then on disk; the SHA-256 of what was copied.
+pub(crate) fn copy_hashed(from: &mut impl std::io::Read, to: &Path) -> std::io::Result<String> {
+    let mut file = std::fs::File::create_new(to)?;
+    let mut hash = Sha256::new();
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        let count = from.read(&mut bytes)?;
+        if count == 0 {
+            break;
+        }
+        let read = bytes.get(..count).unwrap_or_default();
+        hash.update(read);
+        std::io::Write::write_all(&mut file, read)?;
+    }
+    file.sync_all()?;
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// A step as one component of a path and of a reference. A dot is encoded too: git refuses `..`, `.lock` and others.
 pub(crate) fn step(path: &StepPath) -> String {
     let name = path.file_name().replace('.', "%2e");

@@ -35,6 +35,7 @@ impl Trees {
             if !found.bare {
                 pinned.notes.extend(self.uncommitted(&found.directory, spec)?);
             }
+            pinned.notes.extend(self.missing_modules(&repository.source, &repository.commit)?);
             pinned.repositories.push(repository);
         }
         Ok(pinned)

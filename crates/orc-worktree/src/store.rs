@@ -212,6 +212,38 @@ impl<'a> Store<'a> {
         Ok(lines.lines().filter_map(read).collect())
     }
 
+    /// Submodules of a commit: where, and at which commit.
+    pub(crate) fn links(&self, commit: &CommitId) -> Result<Vec<(String, CommitId)>, WorktreeError> {
+        let declared = self.call().args(["cat-file", "-e", &format!("{commit}:.gitmodules")]).run("look into")?;
+        if declared.code != 0 {
+            return Ok(Vec::new());
+        }
+        let said = self.call().args(["ls-tree", "-r", "-z", commit.as_str()]).done("read a tree of")?;
+        let text = String::from_utf8_lossy(&said.output);
+        let read = |entry: &str| {
+            let (about, path) = entry.split_once('\t')?;
+            Some((path.to_owned(), about.strip_prefix("160000 commit ")?.trim().parse().ok()?))
+        };
+        Ok(text.split('\0').filter_map(read).collect())
+    }
+
+    /// Name and address of the submodule at a path, as a commit declares them.
+    pub(crate) fn module_at(&self, commit: &CommitId, path: &str) -> Result<Option<(String, String)>, WorktreeError> {
+        let declared = format!("--blob={commit}:.gitmodules");
+        let said = self
+            .call()
+            .args(["config", &declared, "-z", "--get-regexp", r"^submodule\..*\.(path|url)$"])
+            .run("read the submodules of")?;
+        let text = String::from_utf8_lossy(&said.output).into_owned();
+        let pairs: Vec<(&str, &str)> = text.split('\0').filter_map(|entry| entry.split_once('\n')).collect();
+        let named = pairs.iter().filter(|(_, found)| *found == path);
+        let mut names = named.filter_map(|(key, _)| key.strip_prefix("submodule.")?.strip_suffix(".path"));
+        let Some(name) = names.next() else { return Ok(None) };
+        let key = format!("submodule.{name}.url");
+        let url = pairs.iter().find(|(found, _)| *found == key).map(|(_, url)| (*url).to_owned());
+        Ok(Some((name.to_owned(), url.unwrap_or_default())))
+    }
+
     /// Files and parents of a commit, whoever made it and when.
     pub(crate) fn content_of(&self, commit: &CommitId) -> Result<String, WorktreeError> {
         Ok(self.call().args(["show", "-s", "--format=%T %P", commit.as_str()]).done("read a commit of")?.line())

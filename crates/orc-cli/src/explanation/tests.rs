@@ -4,7 +4,7 @@ use orc_domain::action::AgentAction;
 use orc_domain::budget::Usage;
 use orc_domain::event::{Event, EventBody, Fact};
 use orc_domain::expr::Template;
-use orc_domain::flow::{Element, FlowHead, FlowSpec, SkipReason, TakenOver};
+use orc_domain::flow::{Element, FlowHead, FlowSpec, Merging, SkipReason, TakenOver};
 use orc_domain::graph::{Condition, Elements, Fan, Retry, RunAction, SpecIndex, Worktree};
 use orc_domain::ids::{ContentHash, InstanceId, WorkspaceId};
 use orc_domain::principal::Principal;

@@ -8,6 +8,7 @@ use orc_domain::action::{OnTimeout, Tier, WaitEvent};
 use orc_domain::agent::Statistics;
 use orc_domain::budget::{Usage, Wall};
 use orc_domain::claim::Holder;
+use orc_domain::flow::Merging;
 use orc_domain::flow::Parent;
 use orc_domain::hold::{Hold, HoldReason, HoldScope};
 use orc_domain::ids::{ContentHash, HoldId, RequestId};

@@ -15,15 +15,17 @@ use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use orc_domain::confine::ViolationKind;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 
 use crate::inside::refusals::Refusals;
+use crate::inside::watch::{self, Most};
 use crate::inside::{landlock, limits, programs};
 use crate::passing;
 use crate::protocol::{self, Answer, Blame, Bytes, Call, Content, Ended, Outcome, Request, Resources, Streams, Tool};
 use crate::relay;
-use crate::sandbox::{EGRESS, Inside, RUN};
+use crate::sandbox::{Bounds, EGRESS, Inside, RUN};
 
 /// What the threads share.
 struct Control {
@@ -109,6 +111,7 @@ fn serve(control: &Arc<Control>, mut reader: UnixStream) -> Result<(), String> {
 struct Walls {
     refusals: Refusals,
     _relay: Option<relay::Relay>,
+    _watch: Option<watch::Watch>,
 }
 
 /// Puts on this thread what the program is to have on it. The order is one of need: threads first, which must not have it
@@ -125,10 +128,27 @@ fn put_up_walls(control: &Arc<Control>) -> Result<Walls, String> {
     };
     let saying = Arc::clone(control);
     let refusals = Refusals::start(Arc::new(move |answer| saying.say(answer)))?;
+    let Bounds { processes, memory_bytes, .. } = inside.bounds;
+    let watch = if processes > 0 || memory_bytes > 0 {
+        Some(start_watch(Most { processes, memory_bytes }, Arc::clone(control))?)
+    } else {
+        None
+    };
     limits::apply(&inside.bounds)?;
     landlock::restrict()?;
     refusals.put_filter_on()?;
-    Ok(Walls { refusals, _relay: relay })
+    Ok(Walls { refusals, _relay: relay, _watch: watch })
+}
+
+/// Tells of bounds that are reached, and kills everything inside when it holds too much memory together.
+fn start_watch(most: Most, control: Arc<Control>) -> Result<watch::Watch, String> {
+    watch::Watch::start(most, move |violation| {
+        let is_memory = violation.kind == ViolationKind::Memory;
+        control.say(&Answer::Violation(violation));
+        if is_memory {
+            signal_all(Signal::KILL);
+        }
+    })
 }
 
 /// Says hello, with the directory of `$ORC_OUTPUT`, which outlives this box as long as somebody holds it.

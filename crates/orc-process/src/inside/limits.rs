@@ -2,22 +2,20 @@
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::sandbox::Bounds;
-
-/// Threads of `box-init` itself, which count like those of the program: the first, the ears, the answers, the relay.
-const OWN_THREADS: u64 = 4;
+use crate::sandbox::{Bounds, OWN_PROCESSES};
 
 /// Puts them on this process and everything that it starts; nobody inside can raise them again.
 pub(super) fn apply(bounds: &Bounds) -> Result<(), String> {
     let processes = match bounds.processes {
         0 => 0,
-        processes => processes.saturating_add(OWN_THREADS),
+        processes => processes.saturating_add(OWN_PROCESSES),
     };
     for (resource, name, value) in [
         (Resource::Nofile, "open files", bounds.open_files),
         (Resource::Fsize, "bytes of a file", bounds.file_bytes),
         (Resource::Nproc, "processes", processes),
-        (Resource::As, "bytes of addresses", bounds.address_bytes),
+        // Not of addresses: runtimes reserve far more of those than they use.
+        (Resource::Data, "bytes of memory", bounds.memory_bytes),
     ] {
         if value > 0 {
             set(resource, name, value)?;

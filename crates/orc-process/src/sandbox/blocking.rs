@@ -5,7 +5,7 @@
 //!     confinement: &confinement,          // an empty `home` is one in memory
 //!     argv: &argv,                        // looked up in the PATH of `env`, inside
 //!     env: &env,                          // all of it, but HOME, TMPDIR, USER, LOGNAME, which the box sets
-//!     directory: Path::new("/work"),      // inside
+//!     directory: Path::new("/workspace"),      // inside
 //!     stdin: Stdin::Bytes(vec![]),        // or Stdin::None, or Stdin::From(descriptor)
 //!     stdout: Stdout::Kept { bytes: 1 << 20 }, // or Stdout::To(descriptor): a file, a pipe to somebody else
 //!     wall: Duration::from_secs(60),
@@ -23,6 +23,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use orc_ports::executor::{Confinement, Exit, StartError};
@@ -32,6 +33,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::Instant;
 
+use crate::groups::Group;
 use crate::passing;
 use crate::protocol::{self, Answer, Blame, Content, Failure, Frames, Outcome};
 use crate::sandbox::{Marks, Request, Sandbox, line};
@@ -137,7 +139,12 @@ struct Running {
     outcome: Option<Outcome>,
     started: bool,
     refusal: Option<String>,
+    /// Removed with this, once the box is gone.
+    _group: Option<Group>,
 }
+
+/// Calls of this process so far, for the names of their groups.
+static CALLS: AtomicU64 = AtomicU64::new(0);
 
 impl Sandbox {
     /// Runs a program in a box and waits for it. Blocks.
@@ -170,8 +177,10 @@ impl Sandbox {
             let home = &command.confinement.home;
             self.make_private(home).map_err(|source| StartError::File { file: home.clone(), source })?;
         }
-        let request =
-            Request { confinement: command.confinement, temp: None, output_bytes: 0, egress: None, groups: Vec::new() };
+        let confinement = command.confinement;
+        let group = self.group(&format!("call{}", CALLS.fetch_add(1, Ordering::Relaxed)), &confinement.limits)?;
+        let groups = group.as_ref().map_or(&[][..], Group::directories);
+        let request = Request { confinement, temp: None, output_bytes: 0, egress: None, groups };
         let frame = line::first_call(command.argv, command.env.clone(), command.directory, false);
         let frame = frame.map_err(|error| StartError::Box { what: error.to_string() })?;
         let (kept, stdout) = match command.stdout {
@@ -203,6 +212,7 @@ impl Sandbox {
             outcome: None,
             started: false,
             refusal: None,
+            _group: group,
         };
         running.unblock().map_err(broken)?;
         Ok(running)

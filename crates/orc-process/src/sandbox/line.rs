@@ -16,7 +16,7 @@ use crate::protocol::{self, Bytes, Call, CallLimits, FrameError, Spawn, Streams,
 use crate::sandbox::{BoxUser, Sandbox};
 
 /// The home inside.
-pub(crate) const HOME: &str = "/home/agent";
+pub(crate) const HOME: &str = "/orc/home";
 /// The name of the user inside.
 pub(crate) const USER: &str = "agent";
 /// The directory of `$ORC_OUTPUT` inside.
@@ -72,17 +72,21 @@ pub(crate) struct Inside {
     pub(crate) bounds: Bounds,
 }
 
-/// Bounds that the kernel keeps for each process (getrlimit(2)); 0 is no bound.
+/// What a box has beside its program that counts as a process: the first thread of `box-init`, its ears and its answers, and
+/// where a control group counts the process outside, else the watch. The relay of a network counts as the program's.
+pub(crate) const OWN_PROCESSES: u64 = 4;
+
+/// Bounds inside (getrlimit(2) for each process); 0 is no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bounds {
     /// Its descriptors.
     pub(crate) open_files: u64,
     /// Bytes of a file that it writes.
     pub(crate) file_bytes: u64,
-    /// Processes and threads of its user in its namespace.
+    /// Processes and threads of the program together. Where a control group bounds them this is 0.
     pub(crate) processes: u64,
-    /// Bytes of its addresses.
-    pub(crate) address_bytes: u64,
+    /// Bytes of memory, of each process by the kernel, of all together by `box-init`. Likewise.
+    pub(crate) memory_bytes: u64,
 }
 
 /// An argument of bwrap.
@@ -113,21 +117,16 @@ pub(crate) struct Request<'a> {
     /// The socket of its proxy, when it has a network.
     pub(crate) egress: Option<&'a Path>,
     /// Groups of its limits, as directories.
-    pub(crate) groups: Vec<PathBuf>,
+    pub(crate) groups: &'a [PathBuf],
 }
 
 impl Request<'_> {
     fn bounds(&self) -> Bounds {
         let limits = &self.confinement.limits;
-        // Bytes of addresses are a poor bound of memory: runtimes reserve far more than they use. Only where there is no other.
-        let files = ["memory.max", "memory.limit_in_bytes"];
-        let is_kept = self.groups.iter().any(|group| files.iter().any(|file| group.join(file).exists()));
-        Bounds {
-            open_files: limits.open_files.into(),
-            file_bytes: limits.disk_bytes,
-            processes: limits.processes.into(),
-            address_bytes: if is_kept { 0 } else { limits.memory_bytes },
-        }
+        let (open_files, file_bytes) = (limits.open_files.into(), limits.disk_bytes);
+        let (processes, memory_bytes) =
+            if self.groups.is_empty() { (limits.processes.into(), limits.memory_bytes) } else { (0, 0) };
+        Bounds { open_files, file_bytes, processes, memory_bytes }
     }
 }
 
@@ -287,7 +286,7 @@ impl Sandbox {
             &inside,
         ]);
         let user = inner.staged.then_some((inner.user.uid, inner.user.gid));
-        Entrance { user, groups: request.groups.clone(), line: line.0, masked: confinement.masked.clone() }
+        Entrance { user, groups: request.groups.to_vec(), line: line.0, masked: confinement.masked.clone() }
     }
 
     /// Gives a file of ours to whom everything inside is.
@@ -306,5 +305,25 @@ impl Sandbox {
             std::os::unix::fs::lchown(directory, Some(uid), Some(gid))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn limits(memory_bytes: u64, disk_bytes: u64) -> BoxLimits {
+        BoxLimits { processes: 5, memory_bytes, disk_bytes, open_files: 6 }
+    }
+
+    #[test]
+    fn directories_in_memory_take_a_part_of_it() {
+        for (memory, disk, wanted) in
+            [(0, 0, UNBOUNDED_TMP), (0, 7, 7), (8 * GIB, 0, 2 * GIB), (8 * GIB, GIB, GIB), (GIB, GIB, GIB / 4)]
+        {
+            assert_eq!(memory_for_files(&limits(memory, disk)), wanted, "{memory} {disk}");
+        }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Attempt {
     pub(crate) refused: &'static [&'static str],
     /// What the report must tell about it, and nothing else: the kind, and what its text contains.
     pub(crate) seen: &'static [(ViolationKind, &'static str)],
+    /// The same, where a control group bounds all of the box together; else the kernel refuses and tells nobody.
+    pub(crate) seen_together: &'static [(ViolationKind, &'static str)],
     pub(crate) end: End,
     /// That there is no such box, said with a reason, is a refusal too.
     pub(crate) or_no_box: bool,
@@ -81,6 +83,7 @@ const fn attempt(name: &'static str, language: Language, script: &'static str) -
         script,
         refused: &[],
         seen: &[],
+        seen_together: &[],
         end: End::Itself,
         or_no_box: false,
         works_outside: false,
@@ -98,6 +101,11 @@ impl Attempt {
 
     pub(crate) const fn seen(mut self, seen: &'static [(ViolationKind, &'static str)]) -> Self {
         self.seen = seen;
+        self
+    }
+
+    pub(crate) const fn seen_together(mut self, seen: &'static [(ViolationKind, &'static str)]) -> Self {
+        self.seen_together = seen;
         self
     }
 
@@ -142,7 +150,7 @@ impl Attempt {
 }
 
 /// Where the copy is in a box.
-pub(crate) const WORK: &str = "/work";
+pub(crate) const WORK: &str = "/workspace";
 
 /// A path in the copy, as the box calls it.
 pub(crate) fn inside(name: &str) -> PathBuf {

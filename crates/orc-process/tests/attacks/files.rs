@@ -48,7 +48,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         .works_outside(),
     sh(
         "writes outside of its mounts",
-        "cd /work; for one in ../made /made /usr/bin/made /usr/made /etc/made /dev/made /orc/made /lib/made; do
+        "cd /workspace; for one in ../made /made /usr/bin/made /usr/made /etc/made /dev/made /orc/made /lib/made; do
             tries $one writes $one; done
         tries homes writes ${HOME%/*}/made; tries directory mkdir /made; tries passwd writes /etc/passwd; tries hosts writes /etc/hosts",
     )

@@ -1,10 +1,94 @@
 //! Attempts at the machine's resources, and at outliving the run.
 
+use orc_domain::confine::ViolationKind::{Disk, Memory, Processes};
+
 use crate::attempt::{Attempt, perl, sh};
 
 const MEBI: u64 = 1024 * 1024;
 
 pub(crate) const ATTEMPTS: &[Attempt] = &[
+    perl(
+        "multiplies without end",
+        r#"pipe(my $read, my $write); my $count = 0;
+        while ($count < 2000) { my $pid = fork; last unless defined $pid; if (!$pid) { close $write; sysread $read, my $x, 1; POSIX::_exit(0) } $count++ }
+        tried 'fork', $count >= 2000; tell_it 'count', $count > 64, 'few'; close $write; 1 while wait > 0;"#,
+    )
+    .shape(|confinement, _| confinement.limits.processes = 64)
+    .refused(&["fork: EAGAIN", "count: few"])
+    .seen_together(&[(Processes, "more than ")]),
+    sh("multiplies as shells do", r#"b() { b | b & wait; }; echo refused bomb: lit; (ulimit -t 5; b) 2>/dev/null; echo refused end: reached"#)
+        .shape(|confinement, _| confinement.limits.processes = 32)
+        .ends_somehow()
+        .refused(&["bomb: lit"])
+        .seen_together(&[(Processes, "more than ")]),
+    perl(
+        "leaves many dead behind",
+        r#"my $count = 0; while ($count < 2000) { my $pid = fork; last unless defined $pid; POSIX::_exit(0) unless $pid; $count++ }
+        tried 'fork', $count >= 2000;"#,
+    )
+    .shape(|confinement, _| confinement.limits.processes = 64)
+    .refused(&["fork: EAGAIN"])
+    .seen_together(&[(Processes, "more than ")]),
+    perl(
+        "takes all memory",
+        r#"print "refused memory: asked\n"; my @held; for (1 .. 100) { push @held, 'x' x (8 << 20) } print "BREACH memory\n";"#,
+    )
+    .shape(|confinement, _| confinement.limits.memory_bytes = 256 * MEBI)
+    .ends_somehow()
+    .refused(&["memory: asked"])
+    .seen_together(&[(Memory, "more than 256 MiB")]),
+    perl(
+        "takes all memory with many processes",
+        r#"print "refused memory: asked\n"; pipe(my $read, my $write); my $held = 0; $SIG{CHLD} = sub { POSIX::_exit(0) };
+        for (1 .. 16) { my $pid = fork; next if $pid; die unless defined $pid; my $mine = 'x' x (32 << 20); syswrite $write, '1'; sleep 50; POSIX::_exit(0) }
+        # Where nobody bounds all of them together, they are ended from outside, soon.
+        close $write; while (sysread $read, my $byte, 1) { last if ++$held == 16 } sleep 40 if $held == 16; print "BREACH memory\n" if $held == 16;"#,
+    )
+    .shape(|confinement, _| confinement.limits.memory_bytes = 256 * MEBI)
+    .ends_somehow()
+    .refused(&["memory: asked"])
+    .seen_together(&[(Memory, "more than 256 MiB")]),
+    perl(
+        "keeps memory in files that have no name",
+        r#"print "refused memory: asked\n"; my $name = "x\0"; my $chunk = 'x' x (1 << 20); my $written = 0; my @files;
+        OUTER: for (1 .. 60) { my $number = syscall($call{memfd_create}, $name, 0); last if $number < 0;
+            open(my $file, '>&=', $number) or last; push @files, $file;
+            for (1 .. 8) { defined syswrite($file, $chunk) or last OUTER; $written++ } }
+        if ($written > 256) { select(undef, undef, undef, 40); print "BREACH memory: $written MiB\n" }"#,
+    )
+    .shape(|confinement, _| confinement.limits.memory_bytes = 256 * MEBI)
+    .ends_somehow()
+    .refused(&["memory: asked"])
+    .seen_together(&[(Memory, "more than 256 MiB")]),
+    sh(
+        "keeps memory in directories in memory",
+        r#"echo refused memory: asked; for one in /tmp /dev/shm /orc/run; do head -c 150000000 /dev/zero >$one/big 2>/dev/null; done
+        size=$(du -sm /tmp /dev/shm /orc/run | awk '{ sum += $1 } END { print sum }'); [ "$size" -gt 280 ] && echo "BREACH $size MiB"; true"#,
+    )
+    .shape(|confinement, _| confinement.limits.memory_bytes = 256 * MEBI)
+    .ends_somehow()
+    .refused(&["memory: asked"]),
+    perl(
+        "fills the disk through its copy",
+        r#"print "refused disk: asked\n"; my $chunk = 'x' x (1 << 20); my $written = 0;
+        for my $number (1 .. 16) { open(my $file, '>', "$ENV{WORK}/big$number") or last; for (1 .. 8) { defined syswrite($file, $chunk) and $written++ } }
+        # It is stopped from outside, soon.
+        select(undef, undef, undef, 40); print "BREACH disk: $written MiB\n";"#,
+    )
+    .shape(|confinement, _| confinement.limits.disk_bytes = 8 * MEBI)
+    .ends_somehow()
+    .refused(&["disk: asked"])
+    .seen(&[(Disk, "more than 8 MiB")]),
+    perl(
+        "fills the disk through its home",
+        r#"print "refused disk: asked\n"; my $chunk = 'x' x (1 << 20);
+        for my $number (1 .. 4) { open(my $file, '>', "$ENV{HOME}/big$number") or last; for (1 .. 8) { syswrite($file, $chunk) } unlink "$ENV{HOME}/big$number" if $number % 2 }
+        select(undef, undef, undef, 40); print "BREACH disk\n";"#,
+    )
+    .shape(|confinement, _| confinement.limits.disk_bytes = 8 * MEBI)
+    .ends_somehow()
+    .refused(&["disk: asked"])
+    .seen(&[(Disk, "more than 8 MiB")]),
     sh("makes a file with a hole", r#"truncate -s 5G "$WORK/hole"; echo refused hole: made; rm "$WORK/hole""#)
         .shape(|confinement, _| confinement.limits.disk_bytes = 64 * MEBI)
         .refused(&["hole: made"]),

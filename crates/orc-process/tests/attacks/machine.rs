@@ -129,7 +129,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     .seen(&[(Syscall, "setns")]),
     perl(
         "mounts",
-        r#"my ($none, $root, $work, $proc, $tmpfs, $reference) = map { "$_\0" } ('none', '/', '/work', 'proc', 'tmpfs', '/reference');
+        r#"my ($none, $root, $work, $proc, $tmpfs, $reference) = map { "$_\0" } ('none', '/', '/workspace', 'proc', 'tmpfs', '/reference');
         sub tried_mount { my $what = shift; my $answer = syscall($call{mount}, @_); tried $what, $answer >= 0 }
         tried_mount 'remount', $none, $reference, $none, 0x1020, 0; tried_mount 'root', $none, $root, $none, 0x20, 0;
         tried_mount 'proc', $proc, $work, $proc, 0, 0; tried_mount 'tmpfs', $tmpfs, $work, $tmpfs, 0, 0;
@@ -298,7 +298,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     .refused(&["terminal: ENXIO|ENOENT|EPERM", "stream-0: ENOTTY|EPERM|EIO|EACCES", "stream-1: ENOTTY|EPERM|EIO|EACCES"])
     .seen(&[(Syscall, "TIOCSTI")]),
     sh("loads itself into the programs around it", r#"echo refused loading: heard"#)
-        .env(&[("LD_PRELOAD", "./not-there.so"), ("LD_AUDIT", "./not-there.so"), ("GCONV_PATH", "/work")])
+        .env(&[("LD_PRELOAD", "./not-there.so"), ("LD_AUDIT", "./not-there.so"), ("GCONV_PATH", "/workspace")])
         .refused(&["loading: heard"]),
     #[cfg(target_arch = "x86_64")]
     perl(

@@ -15,7 +15,7 @@ use orc_domain::time::{Millis, Timestamp};
 use orc_ports::clock::Clock;
 use orc_ports::executor::{Confinement, Executor as _, Exit, Launch, Limits, Report, Secrets, Tap};
 use orc_process::ProcessExecutor;
-use orc_process::sandbox::{Sandbox, SandboxSettings};
+use orc_process::sandbox::{LimitKind, Sandbox, SandboxSettings};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -35,6 +35,8 @@ pub(crate) struct Runner {
     reports: mpsc::UnboundedReceiver<Report>,
     wrong: Vec<String>,
     count: usize,
+    /// Limits hold for all of a box together.
+    together: bool,
 }
 
 struct SystemClock;
@@ -109,9 +111,10 @@ impl Runner {
         let instance = InstanceId::from_uuid(Uuid::now_v7());
         let settings = SandboxSettings { user: Some(BOX_USER), executable: box_program() };
         let sandbox = Sandbox::probe(&settings).unwrap();
+        let together = sandbox.limits() != LimitKind::EachProcess;
         let report = Arc::new(move |report| drop(sender.send(report)));
         let executor = ProcessExecutor::with_boxes(instance, Arc::new(SystemClock), report, Ok(sandbox)).unwrap();
-        Self { world, executor, reports, wrong: Vec::new(), count: 0 }
+        Self { world, executor, reports, wrong: Vec::new(), count: 0, together }
     }
 
     /// One more proof was given; `wrong` is what did not hold.
@@ -206,7 +209,7 @@ impl Runner {
             Err(error) if attempt.or_no_box && error.contains("cannot make the box: ") => {}
             Err(error) => wrong.push(error.clone()),
             Ok(report) => {
-                judge_report(attempt, report, &mut wrong);
+                judge_report(attempt, report, self.together, &mut wrong);
                 judge_said(attempt, &said, &mut wrong);
             }
         }
@@ -245,7 +248,7 @@ impl Runner {
     }
 }
 
-fn judge_report(attempt: &Attempt, report: &Report, wrong: &mut Vec<String>) {
+fn judge_report(attempt: &Attempt, report: &Report, together: bool, wrong: &mut Vec<String>) {
     if attempt.end == End::Itself && report.exit != Exit::Code(0) {
         wrong.push(format!("ended with {:?}: {}", report.exit, report.last_line));
     }
@@ -258,13 +261,14 @@ fn judge_report(attempt: &Attempt, report: &Report, wrong: &mut Vec<String>) {
     let matches = |(kind, text): &(_, &str), found: &orc_domain::confine::Violation| {
         *kind == found.kind && found.what.contains(text)
     };
-    for (kind, text) in attempt.seen {
+    let seen = attempt.seen.iter().chain(attempt.seen_together.iter().filter(|_| together));
+    for (kind, text) in seen {
         if !report.violations.iter().any(|found| matches(&(*kind, text), found)) {
             wrong.push(format!("no event tells of {kind:?} {text:?}"));
         }
     }
     for found in &report.violations {
-        if !attempt.seen.iter().any(|expected| matches(expected, found)) {
+        if !attempt.seen.iter().chain(attempt.seen_together).any(|expected| matches(expected, found)) {
             wrong.push(format!("an event tells of {found:?}"));
         }
         if found.count == 0 || found.what.is_empty() || found.what.contains('\n') || found.what.chars().count() > 200 {

@@ -15,7 +15,8 @@ use orc_domain::ids::{EffectId, FlowId, InstanceId, RunId};
 use orc_domain::input::{Input, Signed};
 use orc_domain::principal::Principal;
 use orc_domain::time::Millis;
-use orc_engine::{Again, Context, New, Resident};
+use orc_domain::tree::Place;
+use orc_engine::{Context, Resident};
 use orc_ports::store::{Commit, Committed, Guarded, Instance};
 
 use super::disturb::{Call, Fault};
@@ -23,7 +24,7 @@ use super::judge::Evidence;
 use super::rule::{Rule, Violation, hold};
 use super::sabotage::{Sabotage, Spoil};
 use super::world::{Started, not_started};
-use super::{Halt, MEMORY, Moved, Sim, oracle};
+use super::{Halt, MEMORY, Moved, Sim};
 use crate::fixture;
 
 /// Between TERM and KILL.
@@ -76,8 +77,8 @@ impl Sim<'_> {
         }
         self.disturb()?;
         self.live()?;
-        for (flow, input) in self.world.end_due(self.now) {
-            self.post(flow, by_system(input));
+        for (flow, inputs) in self.world.end_due(self.now) {
+            self.post_all(flow, inputs.into_iter().map(by_system).collect());
         }
         let acts = self.acts();
         match self.dice.pick(&acts) {
@@ -147,15 +148,22 @@ impl Sim<'_> {
 
     /// Puts an input into a flow's inbox.
     pub(super) fn post(&mut self, flow: FlowId, signed: Signed) {
+        self.post_all(flow, vec![signed]);
+    }
+
+    /// The same for inputs whose order is never another.
+    fn post_all(&mut self, flow: FlowId, all: Vec<Signed>) {
         let again = self.strikes(Fault::Repeat, 30);
         let early = self.strikes(Fault::Reorder, 100);
         let length = self.host.inbox.get(&flow).map_or(0, VecDeque::len);
         let at = if early { self.dice.below(length + 1) } else { length };
         let inbox = self.host.inbox.entry(flow).or_default();
         if again {
-            inbox.push_back(signed.clone());
+            inbox.extend(all.iter().cloned());
         }
-        inbox.insert(at, signed);
+        for signed in all.into_iter().rev() {
+            inbox.insert(at, signed);
+        }
     }
 
     fn hear_next(&mut self, flow: FlowId) -> Moved<()> {
@@ -467,33 +475,46 @@ impl Sim<'_> {
             self.post(flow, by_system(Input::RunEnded { run, ending, told: None }));
             return Ok(());
         }
-        self.check_start(flow, run)?;
+        if !self.check_start(flow, effect, run)? {
+            return Ok(());
+        }
         self.may_crash("between start and its report")?;
         let process = self.world.process(self.host.id);
         self.post(flow, by_system(Input::RunStarted { run, process }));
         Ok(())
     }
 
-    fn check_start(&mut self, flow: FlowId, run: RunId) -> Moved<()> {
-        let Some(kept) = self.model.run(run) else {
-            return Ok(());
+    /// Starts the process of a run, or its merge, which has none. True when there is a process.
+    fn check_start(&mut self, flow: FlowId, effect: &Effect, run: RunId) -> Moved<bool> {
+        let (path, place, is_agent) = match &effect.kind {
+            EffectKind::StartRun { command, .. } => (&command.path, Some(&command.place), false),
+            EffectKind::StartAgent { call, .. } => (&call.path, Some(&call.place), true),
+            EffectKind::Join { path, .. } => (path, None, false),
+            EffectKind::StopRun { .. } | EffectKind::StartFlow { .. } | EffectKind::Tell { .. } => return Ok(false),
         };
-        let (no, path) = (kept.run.no, kept.run.path.clone());
-        let is_agent = kept.run.agent.is_some();
+        let copy = place.and_then(|place| match place {
+            Place::Boxed { copy, .. } => copy.as_ref(),
+            Place::InPlace { .. } => None,
+        });
         self.note(|| format!("starts {path}, {run}"));
-        let started = Started { flow, path: &path, run, instance: self.host.id, now: self.now, is_agent };
-        let twin = self.world.start(started, &mut self.dice);
+        let started = Started { flow, path, run, instance: self.host.id, now: self.now, is_agent, copy };
+        if let Some(ending) = self.world.prepare(&started) {
+            self.note(|| format!("{ending:?}"));
+            self.post(flow, by_system(Input::RunEnded { run, ending, told: None }));
+            return Ok(false);
+        }
+        let twin = match &effect.kind {
+            EffectKind::Join { copy, .. } => self.world.join(started, copy, &mut self.dice),
+            _ => self.world.start(started, &mut self.dice),
+        };
         let often = self.world.starts.get(&run).copied().unwrap_or_default();
         hold(!twin && often == 1, Rule::OneRun, flow, || {
             format!("`{path}` has two processes, or one run two: {often} starts")
         })?;
-        let idempotent = self.judge.flows.get(&flow).is_none_or(|shadow| {
-            let spec = shadow.steps[no.0 as usize].spec;
-            shadow.plan.pipeline.steps[spec.0 as usize].idempotent
-        });
+        let idempotent = self.judge.flows.get(&flow).is_none_or(|shadow| shadow.is_idempotent(path));
         let starts = self.world.step_starts.get(&(flow, path.clone())).copied().unwrap_or(0);
-        hold(idempotent || starts == 1, Rule::NotIdempotent, flow, || format!("`{path}` was started {starts} times"))?;
-        Ok(())
+        hold(idempotent || starts <= 1, Rule::NotIdempotent, flow, || format!("`{path}` was started {starts} times"))?;
+        Ok(place.is_some())
     }
 
     /// The instance is gone: so are its memory and its processes. A new one takes over.
@@ -530,47 +551,6 @@ impl Sim<'_> {
             let lost: Vec<Signed> = loaded.flow.runs.keys().map(lost).collect();
             self.hear_all(flow, &lost, 0)?;
             self.post(flow, by_system(Input::Alarm));
-        }
-        Ok(())
-    }
-
-    /// Deals with flows that are over: compares a retry with what it carries on, and now and then retries.
-    fn bury(&mut self) -> Moved<()> {
-        let over = self.judge.flows.iter();
-        let over = over.filter(|(flow, shadow)| shadow.is_finished() && !self.buried.contains(flow));
-        let over: Vec<FlowId> = over.map(|(flow, _)| *flow).collect();
-        for flow in over {
-            self.buried.insert(flow);
-            self.check_retry(flow)?;
-            let plan = Arc::clone(&self.judge.flows[&flow].plan);
-            let Some(old) = self.model.flow_load(flow) else { continue };
-            if self.buried.len() > 5 || !self.dice.permille(500) {
-                continue;
-            }
-            let id = fixture::flow_id(self.next_flow_number());
-            let by = Principal::Os(1000);
-            if let Ok(spec) =
-                orc_engine::fork(&old.flow, &plan.pipeline, &Again::Unfinished, New { id, by, now: self.wall() })
-            {
-                self.note(|| format!("retries {flow} as {id}"));
-                self.expect(self.now, spec, plan);
-            }
-        }
-        Ok(())
-    }
-
-    fn check_retry(&self, flow: FlowId) -> Moved<()> {
-        let new = &self.judge.flows[&flow];
-        let old = new.spec.retry_of.and_then(|old| self.judge.flows.get(&old));
-        let Some(old) = old else { return Ok(()) };
-        for (at, output) in oracle::kept_by_retry(old) {
-            let (before, after) = (&old.steps[at], &new.steps[at]);
-            let same = super::judge::ended_well(after) && after.output.as_ref() == output;
-            hold(same || new.was_unwanted(), Rule::TakenOver, flow, || {
-                format!("`{}` was {:?} and is {:?}", before.path, before.state, after.state)
-            })?;
-            let starts = self.world.step_starts.get(&(flow, before.path.clone()));
-            hold(starts.is_none(), Rule::TakenOver, flow, || format!("`{}` had succeeded and ran again", before.path))?;
         }
         Ok(())
     }

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use orc_domain::claim::Holder;
 use orc_domain::effect::{Change, Decision};
 use orc_domain::event::Fact;
-use orc_domain::flow::{
-    FlowHead, FlowOutcome, FlowSpec, FlowState, Origin, Phase, SkipReason, Step, StepNo, StepOutcome, StepState, Stop,
-};
+use orc_domain::flow::{FlowHead, FlowOutcome, FlowSpec, FlowState, Phase, Step, StepNo, StepOutcome, StepState, Stop};
 use orc_domain::graph::PhaseKind;
 use orc_domain::ids::{FlowId, RequestId, RunId};
 use orc_domain::input::Ending;
@@ -23,6 +21,7 @@ use orc_domain::time::Timestamp;
 use super::oracle;
 use super::plan::{Plan, REMINDERS};
 use super::rule::{Checked, Rule, hold};
+use super::trees::Given;
 use super::watch::has_begun;
 use super::world::World;
 use crate::model::Model;
@@ -64,6 +63,8 @@ pub(crate) struct Shadow {
     pub(crate) finally_overran: bool,
     /// Reasons for which runs were asked to end.
     pub(crate) stops: BTreeSet<StopReason>,
+    /// What runs were given to work in.
+    pub(super) given: Given,
 }
 
 /// One commit and what is around it.
@@ -120,6 +121,7 @@ impl Judge {
             finally_deadline: None,
             finally_overran: false,
             stops: BTreeSet::new(),
+            given: Given::default(),
         };
         self.flows.insert(spec.id, shadow);
     }
@@ -138,6 +140,7 @@ impl Judge {
             shadow.check_parents(flow, no)?;
         }
         shadow.check_facts(evidence, before.as_ref(), &seen.closed)?;
+        shadow.check_starts(evidence)?;
         shadow.check_runs(evidence)?;
         let runs = evidence.decision.changes.iter().filter_map(|change| match change {
             Change::Run(run) => Some(run),
@@ -146,7 +149,8 @@ impl Judge {
         shadow.check_agents(evidence, &runs.collect::<Vec<_>>())?;
         shadow.check_holds(evidence, before.as_ref(), &seen.begun)?;
         for no in &seen.closed {
-            shadow.check_join(flow, *no)?;
+            shadow.check_join(evidence, *no)?;
+            shadow.check_handed_on(evidence, *no)?;
             shadow.check_rounds(flow, *no)?;
         }
         for change in &evidence.decision.changes {
@@ -159,10 +163,12 @@ impl Judge {
         self.check_slots(evidence)?;
         self.check_places(evidence)?;
         self.check_positions(evidence)?;
-        match &self.flows[&flow] {
-            shadow if shadow.is_finished() => oracle::judge(shadow),
-            _ => Ok(()),
+        let shadow = &self.flows[&flow];
+        if !shadow.is_finished() {
+            return Ok(());
         }
+        shadow.check_flow(evidence)?;
+        oracle::judge(shadow, &evidence.world.forge)
     }
 
     /// Copies the changes of a commit.
@@ -368,45 +374,6 @@ impl Shadow {
         })
     }
 
-    fn check_join(&self, flow: FlowId, no: StepNo) -> Checked {
-        let group = &self.steps[no.0 as usize];
-        let Some(total) = self.totals.get(&group.path).copied() else {
-            return Ok(());
-        };
-        let StepState::Finished { outcome } = &group.state else {
-            return Ok(());
-        };
-        let elements: Vec<&Step> = self.elements(no).collect();
-        let open = elements.iter().find(|element| !is_finished(element));
-        hold(open.is_none(), Rule::Join, flow, || {
-            let element = open.map(|element| element.path.as_str()).unwrap_or_default();
-            format!("`{}` ended before `{element}`", group.path)
-        })?;
-        let numbered = elements
-            .iter()
-            .enumerate()
-            .all(|(at, step)| step.origin.element().is_some_and(|element| element.index as usize == at));
-        let neighbours = elements.windows(2).all(|pair| pair[1].no.0 == pair[0].no.0 + 1);
-        let rounds = self.steps.iter().any(|step| matches!(step.origin, Origin::Round { .. }));
-        hold(numbered && (neighbours || rounds), Rule::Join, flow, || {
-            format!("elements of `{}` are out of order", group.path)
-        })?;
-        let whole = elements.len() == total as usize;
-        let skipped = |step: &Step| matches!(outcome_of(step), Some(StepOutcome::Skipped(SkipReason::Group { .. })));
-        let well = elements.iter().all(|step| ended_well(step) || skipped(step));
-        let failed = elements.iter().any(|step| has_failed(step));
-        let right = match outcome {
-            StepOutcome::Succeeded => whole && well,
-            StepOutcome::Failed(_) => failed,
-            StepOutcome::Cancelled => !(failed || whole && well),
-            StepOutcome::NoChange => total == 0,
-            StepOutcome::Skipped(_) => false,
-        };
-        hold(right, Rule::Join, flow, || {
-            format!("`{}` is {} with {} of {total} elements", group.path, outcome.word(), elements.len())
-        })
-    }
-
     fn check_facts(&mut self, evidence: &Evidence<'_>, before: Option<&FlowHead>, closed: &[StepNo]) -> Checked {
         let flow = evidence.flow;
         for event in &evidence.decision.events {
@@ -528,7 +495,7 @@ impl Shadow {
     }
 
     fn check_counts(&self, evidence: &Evidence<'_>, run: &Run) -> Checked {
-        let runs = self.runs_of(run.no);
+        let runs = self.latest(&self.runs_of(run.no));
         let step = &self.steps[run.no.0 as usize];
         let failures = used_up(&runs);
         let attempts = self.plan.pipeline.steps[step.spec.0 as usize].retry.attempts as usize;

@@ -1,5 +1,5 @@
 //! What flows do to each other, as the runtime does it: starting a child or finding that it is there, telling what
-//! happened to those that wait for it.
+//! happened to those that wait for it, carrying on one that is over.
 
 use std::sync::Arc;
 
@@ -8,11 +8,15 @@ use orc_domain::event::Fact;
 use orc_domain::flow::{FlowSpec, FlowState};
 use orc_domain::ids::FlowId;
 use orc_domain::input::Input;
+use orc_domain::principal::Principal;
 use orc_engine::{Again, New};
 use orc_ports::store::Commit;
 
 use super::host::by_system;
-use super::{Moved, Sim};
+use super::judge::ended_well;
+use super::rule::{Rule, hold};
+use super::{Moved, Sim, oracle};
+use crate::fixture;
 
 impl Sim<'_> {
     /// Starts a child flow. One that is over tells its parent again.
@@ -22,7 +26,7 @@ impl Sim<'_> {
             let FlowState::Finished { outcome, .. } = flow.head.state else { return Ok(()) };
             let Some(parent) = &spec.parent else { return Ok(()) };
             let (output, detail) = (flow.head.output.clone(), flow.head.detail.clone());
-            let tips = Vec::new();
+            let tips = flow.head.tips.clone();
             let ended = Input::ChildEnded { flow: spec.id, outcome, output, tips, detail };
             return self.hear(parent.flow, &by_system(ended));
         }
@@ -40,7 +44,8 @@ impl Sim<'_> {
     fn carried(&self, spec: &FlowSpec) -> FlowSpec {
         let fresh = FlowSpec { retry_of: None, ..spec.clone() };
         let before = spec.retry_of.and_then(|before| self.model.flow_load(before)).map(|loaded| loaded.flow);
-        let Some(before) = before.filter(|before| before.spec.pipeline == spec.pipeline) else { return fresh };
+        let same = |old: &FlowSpec| old.pipeline == spec.pipeline && old.from == spec.from;
+        let Some(before) = before.filter(|before| same(&before.spec)) else { return fresh };
         let Some(pipeline) = self.model.pipeline_get(&spec.pipeline) else { return fresh };
         let new = New { id: spec.id, by: spec.requested_by.clone(), now: spec.created_at };
         match orc_engine::fork(&before, &pipeline, &Again::Unfinished, new) {
@@ -63,5 +68,47 @@ impl Sim<'_> {
                 self.post(waiting, by_system(Input::Happened { event, flow, pipeline, at: body.at, outcome }));
             }
         }
+    }
+    /// Deals with flows that are over: compares a retry with what it carries on, and now and then retries.
+    pub(super) fn bury(&mut self) -> Moved<()> {
+        let over = self.judge.flows.iter();
+        let over = over.filter(|(flow, shadow)| shadow.is_finished() && !self.buried.contains(flow));
+        let over: Vec<FlowId> = over.map(|(flow, _)| *flow).collect();
+        for flow in over {
+            self.buried.insert(flow);
+            self.check_retry(flow)?;
+            let plan = Arc::clone(&self.judge.flows[&flow].plan);
+            let Some(old) = self.model.flow_load(flow) else { continue };
+            if self.buried.len() > 5 || !self.dice.permille(500) {
+                continue;
+            }
+            let id = fixture::flow_id(self.next_flow_number());
+            let by = Principal::Os(1000);
+            if let Ok(spec) =
+                orc_engine::fork(&old.flow, &plan.pipeline, &Again::Unfinished, New { id, by, now: self.wall() })
+            {
+                self.note(|| format!("retries {flow} as {id}"));
+                self.expect(self.now, spec, plan);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_retry(&self, flow: FlowId) -> Moved<()> {
+        let new = &self.judge.flows[&flow];
+        let old = new.spec.retry_of.and_then(|old| self.judge.flows.get(&old));
+        let Some(old) = old else { return Ok(()) };
+        for (at, output) in oracle::kept_by_retry(old) {
+            let (before, after) = (&old.steps[at], &new.steps[at]);
+            let given = old.spec.taken_over.get(&before.path).filter(|_| !ended_well(before));
+            let handed = given.map_or(&before.tips, |given| &given.tips);
+            let same = ended_well(after) && after.output.as_ref() == output && after.tips == *handed;
+            hold(same || new.was_unwanted(), Rule::TakenOver, flow, || {
+                format!("`{}` was {:?} and is {:?}", before.path, before.state, after.state)
+            })?;
+            let starts = self.world.step_starts.get(&(flow, before.path.clone()));
+            hold(starts.is_none(), Rule::TakenOver, flow, || format!("`{}` had succeeded and ran again", before.path))?;
+        }
+        Ok(())
     }
 }

@@ -5,13 +5,15 @@
 //! [`oracle`] compares its outcome with a naive reading of the pipeline. [`Rule`] names what is held.
 //!
 //! It must never pause, read a clock or use an order that differs between machines. The files: `plan` (random
-//! pipelines), `world` (processes), `host` (an instance of the orchestrator, as the runtime behaves) with `kin` (what flows
-//! do to each other), `people`, `disturb` (faults), `judge` with `watch` and `alarms`, `oracle`, `sabotage` (mistakes that must be found), `campaign` (many seeds).
+//! pipelines), `world` (processes) with `forge` (commits),
+//! `host` (an instance of the orchestrator, as the runtime behaves) with `kin` (what flows
+//! do to each other), `people`, `disturb` (faults), `judge` with `watch`, `alarms` and `trees`, `oracle`, `sabotage` (mistakes that must be found), `campaign` (many seeds).
 
 mod alarms;
 mod campaign;
 mod dice;
 mod disturb;
+mod forge;
 mod host;
 mod judge;
 mod kin;
@@ -20,6 +22,7 @@ mod people;
 mod plan;
 mod rule;
 mod sabotage;
+mod trees;
 mod watch;
 mod world;
 
@@ -190,7 +193,8 @@ impl<'a> Sim<'a> {
         for _ in 0..=sim.dice.below(3) {
             let plan = Arc::new(Plan::random(&mut sim.dice));
             let number = sim.next_flow_number();
-            let spec = fixture::flow_spec(number, &plan.pipeline);
+            let repositories = plan.repositories.clone();
+            let spec = FlowSpec { repositories, ..fixture::flow_spec(number, &plan.pipeline) };
             let at = sim.now + i64::try_from(sim.dice.millis(0, 20_000)).unwrap_or(0);
             sim.expect(at, spec, plan);
         }

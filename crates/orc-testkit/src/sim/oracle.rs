@@ -8,9 +8,11 @@ use orc_domain::request::Answer;
 use orc_domain::run::{Cause, Failure, Run, RunOutcome, RunState};
 use orc_domain::value::Value;
 
+use super::forge::Forge;
 use super::judge::{Shadow, ended_well, failure_of, has_failed, is_owing, outcome_of, used_up};
 use super::plan::{Fan, Kind, Plan, REMINDERS, StepPlan, Until, When};
 use super::rule::{Checked, Rule, hold};
+use super::trees::Purpose;
 
 /// What a step must have come to before its action was looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +24,7 @@ enum Expected {
 }
 
 /// Compares every outcome of a finished flow with the naive reading.
-pub(crate) fn judge(shadow: &Shadow) -> Checked {
+pub(crate) fn judge(shadow: &Shadow, forge: &Forge) -> Checked {
     let flow = shadow.spec.id;
     let Some(FlowState::Finished { outcome, at }) = shadow.head.as_ref().map(|head| &head.state) else {
         return Ok(());
@@ -41,9 +43,9 @@ pub(crate) fn judge(shadow: &Shadow) -> Checked {
         let at = step.spec.0 as usize;
         let (spec, plan) = (&shadow.plan.pipeline.steps[at], shadow.plan.steps[at]);
         if step.origin.element().is_some() {
-            judge_act(shadow, step, plan)?;
+            judge_act(shadow, step, (plan, forge))?;
         } else {
-            judge_step(shadow, step, spec, plan)?;
+            judge_step(shadow, step, (spec, plan, forge))?;
         }
     }
     Ok(())
@@ -78,14 +80,15 @@ fn finally_ran_out(shadow: &Shadow) -> bool {
     shadow.finally_overran || (cancelled && shadow.cancels() == 0)
 }
 
-fn judge_step(shadow: &Shadow, step: &Step, spec: &StepSpec, plan: StepPlan) -> Checked {
+fn judge_step(shadow: &Shadow, step: &Step, (spec, plan, forge): (&StepSpec, StepPlan, &Forge)) -> Checked {
     let flow = shadow.spec.id;
     let Some(outcome) = outcome_of(step) else { return Ok(()) };
     let wrong = |right: &str| {
         let text = format!("`{}` is {outcome:?}, and should be {right}", step.path);
         hold(false, Rule::Outcome, flow, || text)
     };
-    let kept = shadow.spec.taken_over.get(&step.path);
+    // A fan-out is expanded again, and may find elements that were not done.
+    let kept = shadow.spec.taken_over.get(&step.path).filter(|_| !shadow.is_fan_out(step));
     // A cancel may come before the flow gets to what it was given.
     if let Some(kept) = kept.filter(|_| *outcome != StepOutcome::Cancelled) {
         return if kept.outcome == *outcome { Ok(()) } else { wrong("taken over") };
@@ -108,7 +111,7 @@ fn judge_step(shadow: &Shadow, step: &Step, spec: &StepSpec, plan: StepPlan) -> 
         Expected::SkippedByParent => matches!(outcome, StepOutcome::Skipped(SkipReason::Parent { .. })),
         Expected::SkippedByCondition => matches!(outcome, StepOutcome::Skipped(SkipReason::Condition)),
         Expected::ConditionFails => failed_by(step, &Cause::Expression),
-        Expected::Acts => return judge_action(shadow, step, plan),
+        Expected::Acts => return judge_action(shadow, step, (plan, forge)),
     };
     if right { Ok(()) } else { wrong(&format!("{expected:?}")) }
 }
@@ -158,10 +161,14 @@ fn failed_by(step: &Step, cause: &Cause) -> bool {
     matches!(outcome_of(step), Some(StepOutcome::Failed(failure)) if failure.cause == *cause)
 }
 
-fn judge_action(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
+fn judge_action(shadow: &Shadow, step: &Step, (plan, forge): (StepPlan, &Forge)) -> Checked {
     let Some(fan) = plan.fan else {
-        return judge_act(shadow, step, plan);
+        return judge_act(shadow, step, (plan, forge));
     };
+    if !shadow.runs_of(step.no).is_empty() {
+        let unwanted = is_unwanted(shadow, step);
+        return judge_leaf(shadow, step, (Kind::Agent, unwanted));
+    }
     let written = shadow.totals.get(&step.path).copied();
     let right = match list_of(shadow, step, fan) {
         None => failed_by(step, &Cause::Expansion) && written.is_none(),
@@ -190,7 +197,7 @@ fn list_of(shadow: &Shadow, step: &Step, fan: Fan) -> Option<u32> {
 }
 
 /// A step that acts: how it ended follows from its runs, or from what it waited for.
-fn judge_act(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
+fn judge_act(shadow: &Shadow, step: &Step, (plan, forge): (StepPlan, &Forge)) -> Checked {
     let flow = shadow.spec.id;
     let Some(outcome) = outcome_of(step) else { return Ok(()) };
     let runs = shadow.runs_of(step.no);
@@ -199,8 +206,7 @@ fn judge_act(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
     }
     let spec = shadow.spec_of(step);
     let may_skip = spec.concurrency.as_ref().is_some_and(|group| group.on_limit == OnLimit::Skip);
-    let ran_out = spec.phase == PhaseKind::Finally && finally_ran_out(shadow);
-    let unwanted = ran_out || shadow.was_unwanted() || shadow.fails_fast(step);
+    let unwanted = is_unwanted(shadow, step);
     let right = match outcome {
         StepOutcome::Skipped(SkipReason::Group { .. }) => may_skip && step.attempts as usize == runs.len(),
         StepOutcome::Cancelled => unwanted,
@@ -219,10 +225,15 @@ fn judge_act(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
                 StepOutcome::Failed(failure) => matches!(failure.cause, Cause::Child { .. }),
                 other => *other == StepOutcome::Succeeded,
             },
-            Kind::Repeat(most, until) => judge_rounds(shadow, step, (most, until)),
+            Kind::Repeat(most, until) => judge_rounds(shadow, step, (most, until, forge)),
         },
     };
     hold(right, Rule::Outcome, flow, || format!("`{}` is {outcome:?}, and it is {plan:?}", step.path))
+}
+
+fn is_unwanted(shadow: &Shadow, step: &Step) -> bool {
+    let ran_out = shadow.spec_of(step).phase == PhaseKind::Finally && finally_ran_out(shadow);
+    ran_out || shadow.was_unwanted() || shadow.fails_fast(step)
 }
 
 fn judge_answer(shadow: &Shadow, step: &Step, outcome: &StepOutcome) -> bool {
@@ -233,7 +244,7 @@ fn judge_answer(shadow: &Shadow, step: &Step, outcome: &StepOutcome) -> bool {
     }
 }
 
-fn judge_rounds(shadow: &Shadow, step: &Step, (most, until): (u32, Until)) -> bool {
+fn judge_rounds(shadow: &Shadow, step: &Step, (most, until, forge): (u32, Until, &Forge)) -> bool {
     let made = step.attempts;
     let of_round = |other: &&Step, round: u32| matches!(other.origin, Origin::Round { of, number, .. } if of == step.no && number == round);
     let failed = |round: u32| {
@@ -241,6 +252,9 @@ fn judge_rounds(shadow: &Shadow, step: &Step, (most, until): (u32, Until)) -> bo
         steps.any(|other| has_failed(other) && !shadow.spec_of(other).continue_on_fail)
     };
     let earlier = (1..made).any(failed);
+    // Whoever stands still makes no further round.
+    let still = |round: u32| shadow.stood_still(forge, step, round);
+    let earlier = earlier || (1..made).any(still);
     let right = match outcome_of(step) {
         Some(StepOutcome::Succeeded) => match until {
             Until::All => made == most && !failed(made),
@@ -249,7 +263,10 @@ fn judge_rounds(shadow: &Shadow, step: &Step, (most, until): (u32, Until)) -> bo
         },
         Some(StepOutcome::Failed(failure)) => match &failure.cause {
             Cause::Round { number } => *number == made && failed(made),
-            Cause::Rounds { made: said } => until == Until::No && *said == made && made == most && !failed(made),
+            Cause::Rounds { made: said } => {
+                until == Until::No && *said == made && made == most && !failed(made) && !still(made)
+            }
+            Cause::NoProgress { made: said } => until == Until::No && *said == made && !failed(made) && still(made),
             Cause::Expression => until == Until::Broken && made == 1 && !failed(made),
             _ => false,
         },
@@ -272,14 +289,24 @@ fn judge_leaf(shadow: &Shadow, step: &Step, (kind, unwanted): (Kind, bool)) -> C
     let delivered = |run: &Run| ended(run, &RunOutcome::Delivered);
     let last = runs.last().copied();
     // A message that came while it ran has an agent woken again that delivered.
-    let early = kind == Kind::Run && runs.iter().rev().skip(1).any(|run| delivered(run));
+    let own = runs.iter().rev().skip(1).filter(|run| shadow.purpose(run) == Purpose::Own);
+    let early = kind == Kind::Run && own.into_iter().any(|run| delivered(run));
+    let resolves = last.is_some_and(|run| shadow.purpose(run) == Purpose::Resolves);
+    let merges = shadow.is_fan_out(step) || resolves;
+    let runs = shadow.latest(&runs);
     let gave_up = used_up(&runs) >= spec.retry.attempts as usize;
     let blocked = RunOutcome::Blocked { why: String::new() };
     let right = match outcome {
-        StepOutcome::Succeeded => last.is_some_and(delivered),
+        StepOutcome::Succeeded => last.is_some_and(|run| delivered(run) && shadow.purpose(run) == Purpose::Own),
         StepOutcome::Failed(failure) => match &failure.cause {
-            Cause::LostNotIdempotent => !spec.idempotent && last.and_then(failure_of) == Some(&Cause::Lost),
-            Cause::Quarantined { .. } => spec.idempotent && last.and_then(failure_of) == Some(&Cause::Lost),
+            Cause::Conflict(_) => {
+                // With two tips; whoever starts from more is given more runs.
+                let too_often = step.attempts > 2 * (2 + spec.retry.attempts);
+                let given_up = spec.on_conflict.is_none() || unwanted || too_often || (resolves && gave_up);
+                given_up && last.and_then(failure_of) == Some(&failure.cause)
+            }
+            Cause::LostNotIdempotent => !spec.idempotent && !merges && last.and_then(failure_of) == Some(&Cause::Lost),
+            Cause::Quarantined { .. } => (spec.idempotent || merges) && last.and_then(failure_of) == Some(&Cause::Lost),
             Cause::Missing => {
                 let owed = runs.iter().filter(|run| is_owing(run)).count();
                 last.is_some_and(is_owing) && (owed > REMINDERS || unwanted)

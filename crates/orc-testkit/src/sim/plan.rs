@@ -7,9 +7,10 @@ use std::sync::Arc;
 use orc_domain::action::WaitEvent;
 use orc_domain::budget::{Budget, OnExhausted};
 use orc_domain::expr::{Expr, StatusFn};
-use orc_domain::graph::{MAX_ELEMENTS, OnLimit, Pipeline};
+use orc_domain::graph::{MAX_ELEMENTS, OnLimit, Pipeline, RepositorySpec, StartFrom};
 use orc_domain::ids::ContentHash;
 use orc_domain::time::Millis;
+use orc_domain::tree::Repository;
 
 use super::dice::Dice;
 use crate::fixture::{self, StepFixture, content_hash, literal, numbers, pipeline, read, status, step};
@@ -21,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) hash: ContentHash,
     /// One for each step of the pipeline, in its order.
     pub(crate) steps: Vec<StepPlan>,
+    /// What a flow of it pins.
+    pub(crate) repositories: Vec<Repository>,
     /// Pipelines of its child flows.
     pub(crate) children: Vec<Arc<Plan>>,
     /// An output that has no value.
@@ -28,6 +31,9 @@ pub(crate) struct Plan {
     /// The name of its concurrency group has no value.
     pub(crate) broken_group: bool,
 }
+
+/// Paths of repositories.
+const REPOSITORIES: [&str; 2] = [".", "../docs"];
 
 /// What a step was meant to do.
 #[derive(Clone, Copy, Debug)]
@@ -109,18 +115,23 @@ impl Plan {
         if dice.permille(6) {
             return Self::racing();
         }
-        Self::drawn(dice, 6, true)
+        let repositories = dice.weighted(&[(35, 0), (45, 1), (20, 2)]).unwrap_or(0);
+        Self::drawn(dice, (6, repositories), true)
     }
 
-    fn drawn(dice: &mut Dice, most: usize, is_root: bool) -> Self {
+    fn drawn(dice: &mut Dice, (most, repositories): (usize, usize), is_root: bool) -> Self {
         let main = 1 + dice.below(most);
         let finally = if dice.permille(400) { 1 + dice.below(2) } else { 0 };
         let wide = is_root && dice.permille(15);
-        let mut draw = Draw { dice, plans: BTreeMap::new(), children: Vec::new(), is_root };
+        let mut draw = Draw { dice, plans: BTreeMap::new(), children: Vec::new(), is_root, repositories };
         let main = draw.steps("s", main, (0, wide));
         let finally = draw.steps("f", finally, (0, false));
         let Draw { plans, children, .. } = draw;
         let mut drawn = pipeline(main, finally);
+        let paths = &REPOSITORIES[..repositories];
+        // A child flow may have fewer than its parent.
+        let named = if !is_root && dice.permille(300) { &paths[..1.min(repositories)] } else { paths };
+        drawn.repositories = named.iter().map(|path| RepositorySpec { path: (*path).to_owned(), base: None }).collect();
         let group: &[&str] = if is_root { &["flows", "more-flows"] } else { &["children"] };
         let broken_group = dice.permille(10);
         if broken_group {
@@ -140,7 +151,8 @@ impl Plan {
             profile.silence_timeout = Millis::from_secs(120);
             profile.max_concurrent = (profile.name == "coder").then_some(2);
         }
-        Self { children, broken_output, broken_group, ..Self::of(drawn, plans) }
+        let repositories = paths.iter().map(|path| fixture::repository(path)).collect();
+        Self { children, broken_output, broken_group, repositories, ..Self::of(drawn, plans) }
     }
 
     /// A small fan-out that may begin while a wide one is still being written.
@@ -164,6 +176,7 @@ impl Plan {
             hash: content_hash(&pipeline),
             pipeline: Arc::new(pipeline),
             steps,
+            repositories: Vec::new(),
             children,
             broken_output,
             broken_group,
@@ -186,6 +199,8 @@ struct Draw<'a> {
     plans: BTreeMap<String, StepPlan>,
     children: Vec<Arc<Plan>>,
     is_root: bool,
+    /// How many repositories there are.
+    repositories: usize,
 }
 
 impl Draw<'_> {
@@ -253,7 +268,7 @@ impl Draw<'_> {
                 fixture::repeat(key, rounds, until_expr(until), body)
             }
             Kind::Child => {
-                let plan = Arc::new(Plan::drawn(self.dice, 3, false));
+                let plan = Arc::new(Plan::drawn(self.dice, (3, self.repositories), false));
                 self.children.push(Arc::clone(&plan));
                 fixture::child(key, &plan.pipeline)
             }
@@ -276,6 +291,19 @@ impl Draw<'_> {
                 fixture::event(key, kind, of, Millis::from_secs(900))
             }
         }
+    }
+
+    /// Where a step works; what is no run hands on what it is handed.
+    fn place(&mut self, mut fixture: StepFixture, kind: Kind) -> StepFixture {
+        let dice = &mut *self.dice;
+        let choices = [(75, StartFrom::Parents), (8, StartFrom::Fresh), (8, StartFrom::None), (9, StartFrom::InPlace)];
+        let runs = matches!(kind, Kind::Run | Kind::Agent);
+        let from = dice.weighted(&choices).filter(|_| runs).unwrap_or(StartFrom::Parents);
+        fixture = fixture.starting(from);
+        if runs && self.repositories > 1 && dice.permille(250) {
+            fixture = fixture.only(&[REPOSITORIES[dice.below(2)]]);
+        }
+        if dice.permille(500) { fixture.on_conflict("mender") } else { fixture }
     }
 
     fn modify(&mut self, mut fixture: StepFixture, kind: Kind) -> StepFixture {
@@ -302,6 +330,10 @@ impl Draw<'_> {
         if kind == Kind::Agent && dice.permille(150) {
             fixture = fixture.budget(random_budget(dice));
         }
+        if self.repositories > 0 {
+            fixture = self.place(fixture, kind);
+        }
+        let dice = &mut *self.dice;
         // Some outlast the deadline of `finally`.
         let timeout = if dice.permille(100) { 3_600_000 } else { dice.millis(5_000, 300_000) };
         fixture.timeout(Millis::from_millis(timeout))

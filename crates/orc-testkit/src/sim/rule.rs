@@ -56,6 +56,8 @@ pub enum Rule {
     Messages,
     /// A step ends as its child flow did, and a flow after its children.
     Kin,
+    /// Work goes on from step to step: a run starts from what comes before it, and no change and no conflict is lost.
+    Trees,
     /// Every flow ends within a bounded number of steps once nothing disturbs it.
     Ends,
 }
@@ -87,6 +89,7 @@ impl fmt::Display for Rule {
             Self::Spend => "spend is never lost",
             Self::Messages => "a message is read once",
             Self::Kin => "children end before their parents",
+            Self::Trees => "no change is lost from step to step",
             Self::Ends => "every flow ends",
         };
         f.write_str(text)

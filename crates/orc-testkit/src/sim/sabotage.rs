@@ -13,6 +13,7 @@ use orc_domain::hold::HoldScope;
 use orc_domain::ids::{EffectId, RunId};
 use orc_domain::input::{Ending, Input, Signed};
 use orc_domain::run::{Run, RunState, WakeReason};
+use orc_domain::tree::{Place, PrivateCopy};
 
 use super::plan::{LEAD, delivered};
 use super::rule::Rule;
@@ -60,11 +61,21 @@ pub enum Sabotage {
     ForgetSpend,
     /// A step of a held flow is started.
     IgnoreHold,
+    /// A step does not start from all that its parents made.
+    ForgetTip,
+    /// What a step made is not handed on.
+    DropTips,
+    /// One side of a conflict is dropped.
+    TakeOurs,
+    /// What a child flow made does not come back.
+    LoseChild,
+    /// A fan-out ends without having merged what its elements made.
+    SkipJoin,
 }
 
 impl Sabotage {
     /// Every mistake, and the rules of which one must be found broken.
-    pub const ALL: [(Self, &'static [Rule]); 19] = [
+    pub const ALL: [(Self, &'static [Rule]); 24] = [
         (Self::DropRelease, &[Rule::Slots]),
         (Self::ClearAlarm, &[Rule::Alarm]),
         (Self::Reopen, &[Rule::Final]),
@@ -85,6 +96,12 @@ impl Sabotage {
         (Self::ForgetSpend, &[Rule::Spend]),
         // What was started shows either at once, or by the alarm that its flow does not have for it.
         (Self::IgnoreHold, &[Rule::Held, Rule::Alarm]),
+        (Self::ForgetTip, &[Rule::Trees]),
+        (Self::DropTips, &[Rule::Trees]),
+        (Self::TakeOurs, &[Rule::Trees]),
+        (Self::LoseChild, &[Rule::Kin]),
+        // It has a run that was never told of, or none where it needs one.
+        (Self::SkipJoin, &[Rule::Join, Rule::Rows]),
     ];
 
     /// Changes an input before it is decided about.
@@ -101,6 +118,7 @@ impl Sabotage {
             (Self::MishearChild, Input::ChildEnded { outcome: outcome @ FlowOutcome::Failed, .. }) => {
                 *outcome = FlowOutcome::Succeeded;
             }
+            (Self::LoseChild, Input::ChildEnded { tips, .. }) => tips.clear(),
             _ => {}
         }
         signed
@@ -115,7 +133,12 @@ impl Sabotage {
             | Self::DropInput
             | Self::StartUnclaimed
             | Self::BelieveStranger
-            | Self::MishearChild => false,
+            | Self::MishearChild
+            | Self::LoseChild => false,
+            Self::ForgetTip => forget_tip(decision),
+            Self::DropTips => drop_tips(decision),
+            Self::TakeOurs => take_ours(decision),
+            Self::SkipJoin => skip_join(decision),
             Self::KeepPlace => keep_place(decision),
             Self::ForgetSpend => forget_spend(decision),
             Self::IgnoreHold => ignore_hold(spoil, decision),
@@ -306,6 +329,67 @@ fn join_early(spoil: &Spoil<'_>, decision: &mut Decision) -> bool {
     }
     let state = StepState::Finished { outcome };
     put(decision, Step { state, ..group.clone() });
+    true
+}
+
+/// The copies that a decision gives to runs.
+fn copies(decision: &mut Decision) -> impl Iterator<Item = &mut PrivateCopy> {
+    decision.effects.iter_mut().filter_map(|effect| match &mut effect.kind {
+        EffectKind::StartRun { command, .. } => copy_of(&mut command.place),
+        EffectKind::StartAgent { call, .. } => copy_of(&mut call.place),
+        EffectKind::Join { copy, .. } => Some(copy),
+        EffectKind::StopRun { .. } | EffectKind::StartFlow { .. } | EffectKind::Tell { .. } => None,
+    })
+}
+
+const fn copy_of(place: &mut Place) -> Option<&mut PrivateCopy> {
+    match place {
+        Place::Boxed { copy, .. } => copy.as_mut(),
+        Place::InPlace { .. } => None,
+    }
+}
+
+fn forget_tip(decision: &mut Decision) -> bool {
+    copies(decision).any(|copy| copy.from.pop().is_some())
+}
+
+fn take_ours(decision: &mut Decision) -> bool {
+    let mut conflicts = copies(decision).filter(|copy| copy.holds_conflict);
+    let Some(copy) = conflicts.next() else { return false };
+    copy.holds_conflict = false;
+    copy.from.truncate(1);
+    true
+}
+
+fn drop_tips(decision: &mut Decision) -> bool {
+    let ended = |step: &&mut Step| matches!(step.state, StepState::Finished { outcome: StepOutcome::Succeeded });
+    let mut steps = decision.changes.iter_mut().filter_map(|change| match change {
+        Change::Step(step) => Some(step),
+        _ => None,
+    });
+    let step = steps.find(|step| ended(step) && step.tips.iter().any(|tip| tip.by == step.path.as_str()));
+    step.map(|step| step.tips.clear()).is_some()
+}
+
+/// Ends a fan-out whose merge has just begun.
+fn skip_join(decision: &mut Decision) -> bool {
+    let join = decision.effects.iter().position(|effect| matches!(effect.kind, EffectKind::Join { .. }));
+    let Some(at) = join else { return false };
+    let EffectKind::Join { run, path, .. } = decision.effects.remove(at).kind else { return false };
+    let outcome = StepOutcome::Succeeded;
+    decision.changes.retain(|change| !matches!(change, Change::Run(born) if born.id == run));
+    decision.claims.retain(|claim| !matches!(claim, Claim::Slot { run: claimed } if *claimed == run));
+    for change in &mut decision.changes {
+        if let Change::Step(step) = change
+            && step.path == path
+        {
+            step.state = StepState::Finished { outcome: outcome.clone() };
+        }
+    }
+    if let Some(event) = decision.events.first().cloned() {
+        let told = Fact::StepFinished { path, outcome };
+        decision.events.push(orc_domain::event::EventBody { fact: told, ..event });
+    }
     true
 }
 

@@ -12,6 +12,7 @@ use orc_domain::ids::{FlowId, RequestId};
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestKind, RequestState};
 use orc_domain::run::{Cause, Run, RunOutcome, RunState};
+use orc_domain::tree::Tip;
 use orc_domain::wait::Wait;
 
 use super::judge::{Evidence, Judge, Shadow, failure_of, is_finished};
@@ -51,21 +52,25 @@ impl Judge {
         let shadow = &self.flows[&flow];
         for step in closed.iter().map(|no| &shadow.steps[no.0 as usize]) {
             let StepState::Finished { outcome } = &step.state else { continue };
-            if shadow.plan.steps[step.spec.0 as usize].kind != Kind::Child || step.attempts == 0 {
+            let is_child = shadow.plan.steps[step.spec.0 as usize].kind == Kind::Child && !shadow.is_fan_out(step);
+            if !is_child || step.attempts == 0 {
                 continue;
             }
             let child = self.flows.get(&orc_engine::child_id(flow, &step.path, step.attempts));
             let ended = child.and_then(|child| child.head.as_ref()).and_then(|head| match head.state {
-                FlowState::Finished { outcome, .. } => Some((outcome, head.output.clone())),
+                FlowState::Finished { outcome, .. } => Some((outcome, head.output.clone(), &head.tips)),
                 _ => None,
             });
             let right = match (outcome, &ended) {
-                (StepOutcome::Succeeded, Some((FlowOutcome::Succeeded, output))) => *output == step.output,
-                (StepOutcome::Failed(failure), Some((outcome, _))) => {
+                (StepOutcome::Succeeded, Some((FlowOutcome::Succeeded, output, tips))) => {
+                    let trees = |tips: &[Tip]| tips.iter().map(|tip| tip.tree.clone()).collect::<Vec<_>>();
+                    *output == step.output && (tips.is_empty() || trees(tips) == trees(&step.tips))
+                }
+                (StepOutcome::Failed(failure), Some((outcome, ..))) => {
                     failure.cause == Cause::Child { outcome: *outcome }
                 }
                 // Between two attempts no child is under way.
-                (StepOutcome::Cancelled, Some((outcome, _))) => *outcome != FlowOutcome::Succeeded,
+                (StepOutcome::Cancelled, Some((outcome, ..))) => *outcome != FlowOutcome::Succeeded,
                 _ => false,
             };
             hold(right, Rule::Kin, flow, || format!("`{}` is {outcome:?}, and its child flow {ended:?}", step.path))?;

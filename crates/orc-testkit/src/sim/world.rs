@@ -8,9 +8,12 @@ use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::input::{Ending, Input, Told};
 use orc_domain::path::StepPath;
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process};
+use orc_domain::tree::{PrivateCopy, Tree};
 
 use super::dice::Dice;
+use super::forge::Forge;
 use super::plan::delivered;
+use crate::fixture;
 
 /// A process that lives.
 #[derive(Clone, Debug)]
@@ -24,8 +27,12 @@ pub(crate) struct Living {
     nature: Nature,
     /// Requests to end that had no effect so far.
     ignored: u32,
-    /// As an agent: what it does; none: a command.
+    /// As an agent: what it does; none: a command, or a merge.
     agent: Option<Script>,
+    /// What it leaves in its copy is kept when it delivers.
+    has_copy: bool,
+    /// What a merge, which no signal reaches, came to.
+    merged: Option<Tree>,
 }
 
 /// How an agent behaves while it lives.
@@ -54,6 +61,8 @@ enum Nature {
     Late,
     /// Even KILL shows effect only the second time: a process that waits for a broken disk.
     Stuck,
+    /// Nothing reaches it: a merge ends when it is done.
+    Deaf,
 }
 
 /// A start that takes place.
@@ -65,6 +74,8 @@ pub(crate) struct Started<'a> {
     pub(crate) instance: InstanceId,
     pub(crate) now: i64,
     pub(crate) is_agent: bool,
+    /// The copy that it works in.
+    pub(crate) copy: Option<&'a PrivateCopy>,
 }
 
 /// All processes there are and were.
@@ -77,7 +88,9 @@ pub(crate) struct World {
     pub(crate) starts: BTreeMap<RunId, u32>,
     /// What each agent that ended by itself or by a signal used at least.
     pub(crate) used: BTreeMap<RunId, u64>,
-    /// How often a step was really started.
+    /// Its repositories and copies.
+    pub(crate) forge: Forge,
+    /// How often the own action of a step was really started.
     pub(crate) step_starts: BTreeMap<(FlowId, StepPath), u32>,
     next_pid: i32,
 }
@@ -85,10 +98,13 @@ pub(crate) struct World {
 impl World {
     /// Starts a process; true when another one of the same step lives.
     pub(crate) fn start(&mut self, started: Started<'_>, dice: &mut Dice) -> bool {
-        let Started { flow, path, run, instance, now, is_agent } = started;
-        let twin = self.living.values().any(|other| other.flow == flow && other.path == *path);
+        let Started { flow, path, run, instance, now, is_agent, copy } = started;
+        let twin = self.is_under_way(flow, path);
         *self.starts.entry(run).or_default() += 1;
-        *self.step_starts.entry((flow, path.clone())).or_default() += 1;
+        if copy.is_none_or(|copy| !copy.holds_conflict) {
+            *self.step_starts.entry((flow, path.clone())).or_default() += 1;
+        }
+        self.forge.work(flow, path, dice);
         let duration = |dice: &mut Dice| i64::try_from(dice.millis(1, 60_000)).unwrap_or(1);
         let choices = [(65, Some(true)), (20, Some(false)), (15, None)];
         let (mut ends_at, mut ending) = match dice.weighted(&choices).flatten() {
@@ -111,7 +127,41 @@ impl World {
             nature: dice.weighted(&natures).unwrap_or(Nature::Obeys),
             ignored: 0,
             agent,
+            has_copy: copy.is_some(),
+            merged: None,
         };
+        self.living.insert(run, living);
+        twin
+    }
+
+    fn is_under_way(&self, flow: FlowId, path: &StepPath) -> bool {
+        self.living.values().any(|other| other.flow == flow && other.path == *path)
+    }
+
+    /// The copy of a run cannot be made: what it starts from contradicts itself.
+    pub(crate) fn prepare(&mut self, started: &Started<'_>) -> Option<Ending> {
+        let conflict = self.forge.prepare(started.flow, started.path, started.copy?).err()?;
+        let ending = failed(Cause::Conflict(*conflict));
+        self.endings.insert(started.run, ending.clone());
+        Some(ending)
+    }
+
+    /// Merges without a process; true when another merge of the same step is under way.
+    pub(crate) fn join(&mut self, started: Started<'_>, copy: &PrivateCopy, dice: &mut Dice) -> bool {
+        let Started { flow, path, run, instance, now, .. } = started;
+        let twin = self.is_under_way(flow, path);
+        *self.starts.entry(run).or_default() += 1;
+        let (ending, merged) = match self.forge.join(copy) {
+            _ if dice.permille(60) => (failed(Cause::Worktree), None),
+            Ok(tree) => (Ending::Delivered { output: fixture::output([]) }, Some(tree)),
+            Err(conflict) => (failed(Cause::Conflict(*conflict)), None),
+        };
+        // A large repository takes longer than the start of a process may.
+        let most = if dice.permille(50) { 4_000_000 } else { 20_000 };
+        let ends_at = Some(now + i64::try_from(dice.millis(1, most)).unwrap_or(1));
+        let (path, nature) = (path.clone(), Nature::Deaf);
+        let (agent, has_copy) = (None, false);
+        let living = Living { flow, path, instance, ends_at, ending, nature, ignored: 0, agent, has_copy, merged };
         self.living.insert(run, living);
         twin
     }
@@ -129,6 +179,7 @@ impl World {
         let kill_at = soon + i64::try_from(grace).unwrap_or(i64::MAX / 2);
         let by_kill = failed(Cause::Signal(9));
         let (at, ending) = match living.nature {
+            Nature::Deaf => return,
             Nature::Obeys if grace > 0 => (soon, failed(Cause::Signal(15))),
             Nature::Obeys | Nature::Ignores => (kill_at, by_kill),
             Nature::Late if grace > 0 => (soon + 900, Ending::Delivered { output: delivered() }),
@@ -150,20 +201,29 @@ impl World {
         self.living.values().filter_map(|living| living.ends_at).min()
     }
 
-    /// Ends the processes whose time has come; what the executor reports of them.
-    pub(crate) fn end_due(&mut self, now: i64) -> Vec<(FlowId, Input)> {
+    /// Ends the processes whose time has come; what is heard of each, in this order.
+    pub(crate) fn end_due(&mut self, now: i64) -> Vec<(FlowId, Vec<Input>)> {
         let due = |living: &Living| living.ends_at.is_some_and(|at| at <= now);
         let runs: Vec<RunId> = self.living.iter().filter(|(_, living)| due(living)).map(|(run, _)| *run).collect();
         runs.into_iter()
             .filter_map(|run| {
-                let living = self.living.remove(&run)?;
+                let mut living = self.living.remove(&run)?;
+                let mut heard = Vec::new();
+                if matches!(living.ending, Ending::Delivered { .. }) {
+                    let left =
+                        if living.has_copy { self.forge.harvest(living.flow, &living.path) } else { living.merged };
+                    match left {
+                        None if living.has_copy => living.ending = failed(Cause::Worktree),
+                        tree => heard.push(Input::RunKept { run, artifacts: BTreeMap::new(), tree }),
+                    }
+                }
                 self.endings.insert(run, living.ending.clone());
                 let told = living.agent.map(|script| script.told());
                 if let Some(script) = living.agent {
                     self.used.insert(run, script.calls);
                 }
-                let ending = living.ending;
-                Some((living.flow, Input::RunEnded { run, ending, told }))
+                heard.push(Input::RunEnded { run, ending: living.ending, told });
+                Some((living.flow, heard))
             })
             .collect()
     }
@@ -233,7 +293,7 @@ pub(crate) fn not_started() -> Ending {
 
 fn failed(cause: Cause) -> Ending {
     let family = match cause {
-        Cause::Start => ErrorFamily::SandboxInfrastructure,
+        Cause::Start | Cause::Worktree => ErrorFamily::SandboxInfrastructure,
         _ => ErrorFamily::Unknown,
     };
     Ending::Failed(Failure { family, cause, detail: String::new() })

@@ -5,6 +5,7 @@ if [ "$FRESH" = 1 ]; then
 	git init -q --template= -b "${BRANCH:-main}" --object-format="$FORMAT" .
 	# Programs write there without looking whether it exists.
 	mkdir -p .git/info .git/hooks
+	large_filters
 	# Nothing cleans up behind the back of a run.
 	git config gc.auto 0
 	git config maintenance.auto false
@@ -26,6 +27,32 @@ else
 fi
 git -c core.logAllRefUpdates=false -c checkout.workers=0 reset -q --hard "$COMMIT"
 rm -rf .git/ORIG_HEAD .git/logs
+missing=$(large_checkout | wc -l)
+if [ "$missing" != 0 ]; then printf 'note %s large files are not on this machine\0' "$missing"; fi
+
+tab=$(printf '\t')
+while IFS="$tab" read -r number path place above name url commit; do
+	if [ ! -d "$place" ]; then
+		mkdir -p "$place"
+		git init -q --bare --template= --object-format="$FORMAT" "$place"
+		mkdir -p "$place/info" "$place/hooks"
+		git config -f "$place/config" core.bare false
+		git config -f "$place/config" core.worktree "$(realpath -m --relative-to="$place" "$path")"
+		git config -f "$place/config" gc.auto 0
+	fi
+	if [ ! -e "$path/.git" ]; then
+		mkdir -p "$path"
+		printf 'gitdir: %s\n' "$(realpath -m --relative-to="$path" "$place")" >"$path/.git"
+	fi
+	if [ -s "$E/module-$number.pack" ]; then
+		git --git-dir="$place" index-pack --stdin --fix-thin <"$E/module-$number.pack" >/dev/null
+	fi
+	git -C "$path" update-ref --no-deref HEAD "$commit"
+	git -C "$path" -c core.logAllRefUpdates=false reset -q --hard "$commit"
+	rm -rf "$place/ORIG_HEAD" "$place/logs"
+	git -C "$above" config "submodule.$name.url" "$url"
+	git -C "$above" config "submodule.$name.active" true
+done <"$E/modules"
 if [ "$FRESH" = 1 ]; then
 	# A file as young as the index counts as perhaps changed since, and would be read by every first status. So the
 	# index is written once more when its second is over.

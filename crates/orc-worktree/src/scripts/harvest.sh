@@ -1,13 +1,15 @@
 # Reads a copy and writes what is in it as commits and a pack. Runs in a box.
 #
-# Only one thing is asked of the copy's own repository: what its references and files are called. Everything else is done
-# by a repository of ours ($E/git) that looks at the copy's files as its work tree and at its objects as further ones, so
-# that no configuration, hook, filter or index of a run has a say, and a repository that is broken is not in the way.
+# A repository of ours ($E/git) looks at the copy's files as its work tree and at its objects as further ones; another
+# ($E/own) has copies of its references. So no configuration, hook, filter or index of a run has a say, and a repository
+# that is broken is not in the way. A name or path from there is data; what is no plain file is not read.
 set -u
 export GIT_DIR="$E/git" GIT_WORK_TREE="$W" GIT_INDEX_FILE="$E/git/index"
 tell() { printf '%s %s\0' "$1" "$2"; }
-# Bounded: what a run configured may make git wait for ever.
-asked() { env -u GIT_WORK_TREE -u GIT_INDEX_FILE GIT_DIR="$W/.git" timeout -k 1 20 git "$@" 2>/dev/null </dev/null; }
+asked() { env -u GIT_WORK_TREE -u GIT_INDEX_FILE GIT_DIR="$E/own" GIT_OBJECT_DIRECTORY="$E/git/objects" git "$@" 2>/dev/null </dev/null; }
+plain() { [ -f "$1" ] && [ ! -L "$1" ]; }
+# The commit that a file of the copy's repository names.
+named() { plain "$own/$1" && git rev-parse -q --verify "$(head -c 64 "$own/$1" | head -n 1)^{commit}"; }
 whole() { git rev-list --objects --quiet "$1" --not "$START" "$GROUND" 2>/dev/null; }
 new() { [ -n "$(git rev-list -n 1 "$1" --not $result "$START" "$GROUND" 2>/dev/null)" ]; }
 present() { xargs -0 -r sh -c 'for f; do if [ -e "$f" ] || [ -L "$f" ]; then printf "%s\0" "$f"; fi; done' sh; }
@@ -22,18 +24,20 @@ stage() {
 	return 0
 }
 
-# A commit without parents with the files of a directory below the work tree.
+# A commit without parents with the files of a directory below the work tree, which was at a commit or at none.
 files_of() {
 	rm -f "$E/part.index"
 	(
 		export GIT_WORK_TREE="$W/$1" GIT_INDEX_FILE="$E/part.index"
 		cd "$W/$1" || exit 1
+		if [ -n "${2:-}" ]; then git read-tree "$2" 2>/dev/null; fi
 		stage || exit 1
 		git commit-tree "$(git write-tree)" <"$E/message"
 	)
 }
 
 cd "$W" || exit 10
+large_filters
 # git waits for a pipe in the place of a file, and keeps none.
 find . -type p -delete 2>/dev/null
 if [ -s "$E/in.pack" ]; then
@@ -41,14 +45,35 @@ if [ -s "$E/in.pack" ]; then
 fi
 
 own= head= merge= result=
-if [ "$MODE" = full ] && { [ -L .git ] || ! own=$(asked rev-parse --absolute-git-dir); }; then
-	MODE=files own=
-fi
 if [ "$MODE" = full ]; then
-	objects=$(asked rev-parse --path-format=absolute --git-path objects) && printf '%s\n' "$objects" >>"$GIT_DIR/objects/info/alternates"
-	for module in "$own"/modules/*/objects "$own"/modules/*/modules/*/objects; do
-		if [ -d "$module" ]; then printf '%s\n' "$module" >>"$GIT_DIR/objects/info/alternates"; fi
+	if [ -d .git ] && [ ! -L .git ]; then
+		own="$W/.git"
+	elif plain .git; then
+		own=$(cd "$(head -c 4096 .git | sed -n '1s/^gitdir: //p')" 2>/dev/null && pwd) || own=
+	fi
+	common=$own
+	if [ -n "$own" ] && plain "$own/commondir"; then common=$(cd "$own" && cd "$(head -c 4096 commondir)" 2>/dev/null && pwd) || common=$own; fi
+fi
+if [ -n "$own" ]; then
+	mkdir -p "$E/own/refs" "$E/own/objects" "$E/own/logs/refs" "$GIT_DIR/info"
+	cp "$GIT_DIR/config" "$E/own/config"
+	for file in HEAD packed-refs logs/refs/stash; do
+		from="$common/$file"
+		if [ "$file" = HEAD ]; then from="$own/HEAD"; fi
+		if plain "$from"; then head -c 16777216 "$from" >"$E/own/$file"; fi
 	done
+	if [ -d "$common/reftable" ]; then
+		cp -R -P "$common/reftable" "$E/own/reftable"
+		env -u GIT_INDEX_FILE -u GIT_WORK_TREE git config -f "$E/own/config" core.repositoryformatversion 1
+		git config -f "$E/own/config" extensions.refStorage reftable
+	fi
+	cp -R -P "$common/refs/." "$E/own/refs" 2>/dev/null
+	find "$E/own" ! -type f ! -type d -delete
+	[ -s "$E/own/HEAD" ] || printf 'ref: refs/heads/none\n' >"$E/own/HEAD"
+	for objects in "$common/objects" "$common"/modules/*/objects "$common"/modules/*/modules/*/objects; do
+		if [ -d "$objects" ]; then printf '%s\n' "$objects" >>"$GIT_DIR/objects/info/alternates"; fi
+	done
+	if plain "$common/info/exclude"; then head -c 65536 "$common/info/exclude" >"$GIT_DIR/info/exclude"; fi
 	head=$(asked rev-parse -q --verify 'HEAD^{commit}') || head=
 	if [ -z "$head" ]; then
 		tell note 'its HEAD names no commit: what is in the files is a commit on top of the start'
@@ -56,11 +81,8 @@ if [ "$MODE" = full ]; then
 		tell note 'its commits are damaged: what is in the files is a commit on top of the start'
 		head=
 	fi
-	merge=$(asked rev-parse -q --verify 'MERGE_HEAD^{commit}') || merge=
+	merge=$(named MERGE_HEAD) || merge=
 	if [ -n "$merge" ] && ! whole "$merge"; then merge=; fi
-	if [ -f "$own/info/exclude" ] && [ ! -L "$own/info/exclude" ]; then
-		mkdir -p "$GIT_DIR/info" && head -c 65536 "$own/info/exclude" >"$GIT_DIR/info/exclude"
-	fi
 else
 	tell note 'its repository cannot be used: what is in the files is a commit on top of the start'
 fi
@@ -73,7 +95,7 @@ git read-tree -m "$parent" 2>/dev/null || git read-tree "$parent" || exit 12
 find . -path ./.git -prune -o -type d ! -perm -u=rwx -exec chmod u+rwx {} \; \
 	-o -type f ! -perm -u=r -exec chmod u+r {} + 2>/dev/null
 
-if [ -n "$own" ] && [ -f "$own/index" ] && [ ! -L "$own/index" ] &&
+if [ -n "$own" ] && plain "$own/index" &&
 	GIT_INDEX_FILE="$own/index" git ls-files -t -z >"$E/index" 2>/dev/null; then
 	git ls-files -z | sort -z -u >"$E/tracked"
 	# Left out on purpose (a sparse checkout), not removed.
@@ -102,7 +124,7 @@ tree=$(git write-tree) || exit 14
 if [ -s "$E/errors" ]; then
 	tell lost "$(head -c 300 "$E/errors" | tr '\n' ' ')"
 fi
-if [ "$MODE" = full ] && [ -n "$merge" ] && [ -z "$(git rev-list -n 1 "$merge" --not "$parent")" ]; then merge=; fi
+if [ -n "$merge" ] && [ -z "$(git rev-list -n 1 "$merge" --not "$parent")" ]; then merge=; fi
 if [ -z "$merge" ] && [ "$tree" = "$(git rev-parse "$parent^{tree}")" ]; then
 	result=$parent
 else
@@ -118,17 +140,15 @@ fi
 
 : >"$E/left"
 left() { printf '%s\n' "$1" >>"$E/left"; tell left "$1 $2"; }
-if [ "$MODE" = full ]; then
-	asked for-each-ref --format='%(objectname) %(refname)' | grep -v ' refs/stash$' | head -n 1000 | while read -r id name; do
+if [ -n "$own" ]; then
+	{
+		asked for-each-ref --format='%(objectname) %(refname)' | grep -v ' refs/stash$' | head -n 1000
+		asked rev-list -g refs/stash | head -n 100 | sed 's/$/ stash/'
+		for name in MERGE_AUTOSTASH CHERRY_PICK_HEAD rebase-merge/autostash rebase-apply/autostash rebase-merge/orig-head rebase-apply/orig-head; do
+			if commit=$(named "$name"); then printf '%s %s\n' "$commit" "$name"; fi
+		done
+	} | while read -r id name; do
 		commit=$(git rev-parse -q --verify "$id^{commit}") || continue
-		if new "$commit" && whole "$commit"; then left "$commit" "$name"; fi
-	done
-	asked rev-list -g refs/stash | head -n 100 | while read -r commit; do
-		if new "$commit" && whole "$commit"; then left "$commit" stash; fi
-	done
-	for name in MERGE_AUTOSTASH CHERRY_PICK_HEAD rebase-merge/autostash rebase-apply/autostash rebase-merge/orig-head rebase-apply/orig-head; do
-		[ -f "$own/$name" ] && [ ! -L "$own/$name" ] || continue
-		commit=$(git rev-parse -q --verify "$(head -c 64 "$own/$name" | tr -d '\n')^{commit}") || continue
 		if new "$commit" && whole "$commit"; then left "$commit" "$name"; fi
 	done
 fi
@@ -141,12 +161,21 @@ done
 # Submodules: the same, when their files are not those of the commit that is recorded, or nobody else has that.
 git -c core.quotePath=false ls-files -s | sed -n 's/^160000 \([0-9a-f]*\) 0	/\1 /p' | while read -r commit path; do
 	[ -e "$path/.git" ] || continue
-	files=$(files_of "$path") || { tell lost "the submodule $path"; continue; }
+	files=$(files_of "$path" "$commit") || { tell lost "the submodule $path"; continue; }
 	recorded=$(git rev-parse -q --verify "$commit^{tree}") || recorded=
 	known=$(env -u GIT_INDEX_FILE GIT_DIR="$E/known" git cat-file -e "$commit" 2>/dev/null && echo yes)
 	if [ "$known" != yes ] || [ "$(git rev-parse "$files^{tree}")" != "$recorded" ]; then
 		left "$files" "submodule $path"
 	fi
+done
+
+# Large files that the ground does not have.
+mkdir "$E/large"
+for place in "$GIT_DIR/lfs/objects" ${own:+"$common/lfs/objects"}; do
+	[ -d "$place" ] || continue
+	(cd "$place" && find . -type f -print) | while IFS= read -r file; do
+		if [ ! -e "/orc/ground/.git/lfs/objects/$file" ]; then cp -P "$place/$file" "$E/large/"; fi
+	done
 done
 
 {

@@ -7,14 +7,14 @@ use crate::fixture::{Place, check_each, wait};
 /// A run with a cache.
 fn with_cache(place: &Place, step: &str) -> Prepared {
     let mut prepared = place.prepare(step, &place.copy(&[]));
-    let mounts = wait(place.worktrees.caches(place.run(step), place.repositories(), vec!["deps".to_owned()])).unwrap();
+    let mounts = wait(place.trees().caches(place.run(step), place.repositories(), vec!["deps".to_owned()])).unwrap();
     prepared.mounts.extend(mounts);
     prepared
 }
 
 fn promote(place: &Place, step: &str) {
-    wait(place.worktrees.promote(place.run(step))).unwrap();
-    wait(place.worktrees.release(place.run(step))).unwrap();
+    wait(place.trees().promote(place.run(step))).unwrap();
+    wait(place.trees().release(place.run(step))).unwrap();
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn what_a_delivered_run_left_is_what_the_next_finds_and_nothing_else() {
         promote(place, "three");
         let four = with_cache(place, "four");
         assert_eq!(place.work(&four, "ls /cache/deps; echo 4 >/cache/deps/four"), "two\n");
-        wait(place.worktrees.release(place.run("four"))).unwrap();
+        wait(place.trees().release(place.run("four"))).unwrap();
         assert_eq!(place.work(&with_cache(place, "five"), "ls /cache/deps"), "two\n", "it was not delivered");
         promote(place, "five");
     });

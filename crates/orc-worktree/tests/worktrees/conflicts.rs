@@ -7,7 +7,7 @@ use crate::boxes;
 use crate::fixture::{Place, check_each, first, git, only, wait};
 
 fn join(place: &Place, copy: &PrivateCopy) -> Result<Tree, WorktreeError> {
-    wait(place.worktrees.join(place.conversation("join"), copy.clone()))
+    wait(place.trees().join(place.conversation("join"), copy.clone()))
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_conflict_is_left_in_the_copy_as_a_merge_leaves_it_and_its_resolution_is_who
 }
 
 #[test]
-fn a_side_that_the_resolution_left_out_is_a_conflict_still() {
+fn a_side_that_a_resolution_left_out_is_a_conflict_at_the_next_merge() {
     let place = first();
     let one = place.step("one", &[], "echo one >d0/f0.txt");
     let two = place.step("two", &[], "rm d0/f0.txt");
@@ -96,11 +96,13 @@ fn a_side_that_the_resolution_left_out_is_a_conflict_still() {
     copy.holds_conflict = true;
     let prepared = place.prepare("solve", &copy);
     place.work(&prepared, "git merge --abort; echo again >d0/f0.txt; git commit -q -a -m mine");
-    let WorktreeError::Conflict(still) = place.try_harvest("solve", &copy).unwrap_err() else { panic!("no conflict") };
+    let solved = place.harvest("solve", &copy).tree;
+    assert_eq!(place.file(only(&solved), "d0/f0.txt"), Some("again".to_owned()));
+    let WorktreeError::Conflict(still) = join(&place, &place.copy(&[("solve", &solved), ("two", &two)])).unwrap_err()
+    else {
+        panic!("no conflict")
+    };
     assert_eq!((still.files, still.theirs), (vec!["d0/f0.txt".to_owned()], "two".to_owned()));
-    // Its commit is not lost, and nobody has the copy.
-    let held = place.references(&format!("refs/orc/{}/solve/1", place.flow.file_name()));
-    assert_eq!(place.file(&held[0], "d0/f0.txt"), Some("again".to_owned()));
     assert_eq!(place.collect().rescued, 0);
 }
 

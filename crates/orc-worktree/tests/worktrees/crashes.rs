@@ -22,7 +22,11 @@ fn held(place: &Place) -> BTreeSet<String> {
 fn check_saved(place: &mut Place, written: &[String]) {
     place.restart();
     place.collect();
-    let held = if place.root().join("repositories").read_dir().unwrap().next().is_some() { held(place) } else { BTreeSet::new() };
+    let held = if place.root().join("repositories").read_dir().unwrap().next().is_some() {
+        held(place)
+    } else {
+        BTreeSet::new()
+    };
     for name in written {
         assert!(held.contains(name), "{name} of {written:?} is lost: {held:?}");
     }
@@ -165,12 +169,14 @@ impl Story {
             Deed::Stash => self.work("git add -A && git stash -q"),
             Deed::Branch => self.work("git checkout -q -b b$(git for-each-ref | wc -l)"),
             Deed::Amend => self.work("git add -A && git commit -q --amend -m a"),
-            Deed::Ruin => self.work("rm -f .git/index; echo '[' >.git/config.worktree; git config extensions.worktreeConfig true"),
+            Deed::Ruin => {
+                self.work("rm -f .git/index; echo '[' >.git/config.worktree; git config extensions.worktreeConfig true")
+            }
             Deed::Harvest if self.prepared.take().is_some() => {
                 self.place.harvest("edit", &self.copy);
             }
             Deed::Release if self.prepared.take().is_some() => {
-                wait(self.place.worktrees.release(self.place.run("edit"))).unwrap();
+                wait(self.place.trees().release(self.place.run("edit"))).unwrap();
             }
             Deed::Crash => {
                 self.prepared = None;

@@ -26,8 +26,8 @@ pub(crate) fn example(name: &str) -> PathBuf {
 
 /// One place with copies of one repository.
 pub(crate) struct Place {
-    /// What is opened in it; another instance may take it over.
-    pub(crate) worktrees: GitWorktrees,
+    /// What is opened in it; another instance may take it over. None only in between.
+    worktrees: Option<GitWorktrees>,
     pub(crate) sandbox: Sandbox,
     pub(crate) flow: FlowId,
     strategy: Strategy,
@@ -79,14 +79,20 @@ impl Place {
         std::fs::create_dir(&root).unwrap();
         let disk = (strategy == Strategy::Btrfs).then(|| Disk::new(directory.path(), &root));
         let sandbox = boxes::sandbox(example("measure")).unwrap();
-        let worktrees = open(&root, strategy, &sandbox).unwrap();
+        let worktrees = Some(open(&root, strategy, &sandbox).unwrap());
         let flow = FlowId::from_uuid(Uuid::now_v7());
         Self { worktrees, sandbox, flow, strategy, source, root, _disk: disk, _directory: directory }
     }
 
     /// Another instance, which finds what the last one left.
     pub(crate) fn restart(&mut self) {
-        self.worktrees = open(&self.root, self.strategy, &self.sandbox).unwrap();
+        // There is one at a time: the last one ends first, with what it was about to remove.
+        self.worktrees = None;
+        self.worktrees = Some(open(&self.root, self.strategy, &self.sandbox).unwrap());
+    }
+
+    pub(crate) fn trees(&self) -> &GitWorktrees {
+        self.worktrees.as_ref().unwrap()
     }
 
     pub(crate) fn source(&self) -> &Path {
@@ -102,7 +108,7 @@ impl Place {
     }
 
     pub(crate) fn pin(&self) -> Pinned {
-        wait(self.worktrees.pin(self.source.clone(), Vec::new())).unwrap()
+        wait(self.trees().pin(self.source.clone(), Vec::new())).unwrap()
     }
 
     pub(crate) fn repositories(&self) -> Vec<Repository> {
@@ -129,7 +135,7 @@ impl Place {
     }
 
     pub(crate) fn try_prepare(&self, step: &str, copy: &PrivateCopy) -> Result<Prepared, WorktreeError> {
-        wait(self.worktrees.prepare(self.conversation(step), self.run(step), copy.clone()))
+        wait(self.trees().prepare(self.conversation(step), self.run(step), copy.clone()))
     }
 
     pub(crate) fn prepare(&self, step: &str, copy: &PrivateCopy) -> Prepared {
@@ -154,7 +160,7 @@ impl Place {
     }
 
     pub(crate) fn try_harvest(&self, step: &str, copy: &PrivateCopy) -> Result<Harvested, WorktreeError> {
-        wait(self.worktrees.harvest(self.harvest_of(step, 1, copy)))
+        wait(self.trees().harvest(self.harvest_of(step, 1, copy)))
     }
 
     pub(crate) fn harvest(&self, step: &str, copy: &PrivateCopy) -> Harvested {
@@ -170,7 +176,7 @@ impl Place {
     }
 
     pub(crate) fn collect(&self) -> Freed {
-        wait(self.worktrees.collect(self.flow)).unwrap()
+        wait(self.trees().collect(self.flow)).unwrap()
     }
 
     /// Our own repository of the source.

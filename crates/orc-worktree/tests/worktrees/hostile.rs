@@ -36,7 +36,7 @@ fn a_repository_that_cannot_be_used_costs_its_commits_and_no_file() {
             ("a_pipe_as_config", "rm .git/config; mkfifo .git/config"),
             ("a_pipe_as_ignore", "mkfifo .gitignore d0/.gitattributes"),
             ("pipes_in_a_nested_one", "git init -q in; rm in/.git/HEAD; mkfifo in/.git/HEAD in/.git/index"),
-            ("an_included_pipe", "mkfifo /work/pipe; git config include.path /work/pipe"),
+            ("an_included_pipe", "mkfifo /workspace/pipe; git config include.path /workspace/pipe"),
             ("broken_index", "echo x >.git/index"),
             ("no_index", "rm .git/index"),
         ];
@@ -51,9 +51,33 @@ fn a_repository_that_cannot_be_used_costs_its_commits_and_no_file() {
 }
 
 #[test]
+fn a_repository_with_a_broken_configuration_still_gives_its_commits() {
+    check_each(|place| {
+        let script = "echo c >c.txt; git add -A; git commit -q -m c; git checkout -q -b side; echo s >s.txt; git add -A; git commit -q -m s; \
+            git checkout -q main; echo t >t.txt; git add -A; git stash -q; git pack-refs --all; echo '[[[' >.git/config; echo work >work.txt";
+        let (tree, notes) = kept_after(place, "edit", script);
+        assert_eq!(place.files(only(&tree)), ["c.txt", "d0/f0.txt", "d0/f1.txt", "d0/f2.txt", "work.txt"]);
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        let moved = "echo c >c.txt; git add -A; git commit -q -m c; mv .git elsewhere; echo 'gitdir: elsewhere' >.git; echo elsewhere >.gitignore";
+        let (tree, _) = kept_after(place, "moved", moved);
+        assert!(place.files(only(&tree)).contains(&"c.txt".to_owned()));
+        assert!(place.references(&format!("refs/orc/{}/moved/left", place.flow.file_name())).is_empty());
+    });
+}
+
+#[test]
+fn a_repository_with_other_references_inside_gives_its_commits() {
+    let place = first();
+    let script = "echo c >c.txt; git add -A; git commit -q -m c; git refs migrate --ref-format=reftable 2>/dev/null || exit 0; git checkout -q -b b";
+    let (tree, notes) = kept_after(&place, "edit", script);
+    assert!(place.files(only(&tree)).contains(&"c.txt".to_owned()), "{notes:?}");
+    assert_eq!(notes, Vec::<String>::new());
+}
+
+#[test]
 fn nothing_that_an_agent_configured_runs_while_its_work_is_kept() {
     let place = first();
-    let evil = "touch /work/ran";
+    let evil = "touch /workspace/ran";
     let script = format!(
         "for key in core.fsmonitor core.editor core.pager diff.external filter.x.clean filter.x.smudge filter.x.process \
            merge.x.driver core.sshCommand gpg.program uploadpack.packObjectsHook alias.add alias.rev-parse \
@@ -178,10 +202,10 @@ fn a_patch_is_cut_and_runs_nothing() {
     let place = first();
     let copy = place.copy(&[]);
     let prepared = place.prepare("edit", &copy);
-    place.work(&prepared, "seq 10000 >numbers; git config diff.external 'touch /work/ran'");
-    let refused = wait(place.worktrees.diff(place.conversation("edit"), 1000)).unwrap_err().to_string();
+    place.work(&prepared, "seq 10000 >numbers; git config diff.external 'touch /workspace/ran'");
+    let refused = wait(place.trees().diff(place.conversation("edit"), 1000)).unwrap_err().to_string();
     assert!(refused.contains("works in the copy"), "{refused}");
-    wait(place.worktrees.release(place.run("edit"))).unwrap();
-    let patch = wait(place.worktrees.diff(place.conversation("edit"), 1000)).unwrap();
+    wait(place.trees().release(place.run("edit"))).unwrap();
+    let patch = wait(place.trees().diff(place.conversation("edit"), 1000)).unwrap();
     assert!(patch.starts_with("diff --git a/numbers b/numbers") && patch.len() == 1000, "{}", patch.len());
 }

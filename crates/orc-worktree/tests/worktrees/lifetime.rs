@@ -11,7 +11,7 @@ use crate::boxes;
 use crate::fixture::{Place, check_each, first, git, only, wait};
 
 fn state(place: &Place, step: &str) -> Option<CopyState> {
-    let entries = wait(place.worktrees.list()).unwrap();
+    let entries = wait(place.trees().list()).unwrap();
     entries.into_iter().find(|entry| entry.conversation == place.conversation(step)).map(|entry| entry.state)
 }
 
@@ -21,15 +21,15 @@ fn a_lease_lasts_as_long_as_its_run_or_its_instance() {
         let copy = place.copy(&[]);
         let prepared = place.prepare("edit", &copy);
         assert_eq!(state(place, "edit"), Some(CopyState::Leased));
-        let other = wait(place.worktrees.prepare(place.conversation("edit"), place.run("other"), copy.clone()));
+        let other = wait(place.trees().prepare(place.conversation("edit"), place.run("other"), copy.clone()));
         assert!(other.unwrap_err().to_string().contains("in use by"));
         assert_eq!(place.collect().copies, 0, "a copy that a run has stays");
         place.work(&prepared, "echo x >x");
-        wait(place.worktrees.release(place.run("edit"))).unwrap();
+        wait(place.trees().release(place.run("edit"))).unwrap();
         assert_eq!(state(place, "edit"), Some(CopyState::Unsaved));
         // Another run goes on where that one was.
         let goes_on = PrivateCopy { goes_on: true, ..copy.clone() };
-        let prepared = wait(place.worktrees.prepare(place.conversation("edit"), place.run("other"), goes_on)).unwrap();
+        let prepared = wait(place.trees().prepare(place.conversation("edit"), place.run("other"), goes_on)).unwrap();
         assert_eq!(place.work(&prepared, "cat x"), "x\n");
         place.restart();
         assert_eq!(state(place, "edit"), Some(CopyState::Unsaved), "the lease of an instance that is gone is over");
@@ -66,7 +66,7 @@ fn what_was_harvested_goes_without_a_rescue_and_its_bytes_are_counted() {
     check_each(|place| {
         let result = place.step("edit", &[], "head -c 3000000 /dev/urandom >big; echo x >x");
         assert_eq!(state(place, "edit"), Some(CopyState::Saved));
-        let entry = wait(place.worktrees.list()).unwrap().remove(0);
+        let entry = wait(place.trees().list()).unwrap().remove(0);
         assert!(entry.references.iter().any(|one| one.name.ends_with("/edit/1")), "{entry:?}");
         // Written to disk, so that every file system knows the blocks.
         boxes::run(place.root(), "sync", &["-f", "."]).unwrap();
@@ -76,7 +76,7 @@ fn what_was_harvested_goes_without_a_rescue_and_its_bytes_are_counted() {
         assert_eq!(place.collect().copies, 0);
         assert!(place.files(only(&result)).contains(&"big".to_owned()), "the result stays");
         let tips = [orc_domain::tree::Tip { by: "edit".to_owned(), tree: result }];
-        let saved = place.worktrees.saved(&place.repositories(), &tips);
+        let saved = place.trees().saved(&place.repositories(), &tips);
         assert_eq!(saved.len(), 1);
         assert!(saved[0].name.ends_with("/edit/1"));
     });
@@ -92,7 +92,7 @@ fn a_copy_that_goes_on_after_its_harvest_is_unsaved_again() {
         let prepared = place.prepare("edit", &PrivateCopy { goes_on: true, ..copy.clone() });
         assert_eq!(prepared.start, place.start(), "what it is compared with stays the first start");
         place.work(&prepared, "echo 2 >two");
-        wait(place.worktrees.release(place.run("edit"))).unwrap();
+        wait(place.trees().release(place.run("edit"))).unwrap();
         assert_eq!(place.collect().rescued, 1);
         let rescued = place.references("refs/orc/rescue");
         assert_eq!(place.files(&rescued[0]), ["d0/f0.txt", "d0/f1.txt", "d0/f2.txt", "one", "two"]);
@@ -109,17 +109,17 @@ fn what_nobody_knows_stays_and_is_said() {
         std::fs::create_dir(&unknown).unwrap();
         std::fs::write(unknown.join("file"), "x").unwrap();
     }
-    let error = wait(place.worktrees.collect(place.flow)).unwrap_err().to_string();
+    let error = wait(place.trees().collect(place.flow)).unwrap_err().to_string();
     assert!(error.contains("strange") && error.contains("remove it by hand"), "{error}");
-    let orphans = wait(place.worktrees.collect_orphans(BTreeSet::new())).unwrap();
+    let orphans = wait(place.trees().collect_orphans(BTreeSet::new())).unwrap();
     let kept: Vec<PathBuf> = orphans.kept.into_iter().map(|(path, _)| path).collect();
     assert_eq!(kept, [flow.clone(), place.root().join("copies/other")]);
     assert!(flow.join("strange/file").exists());
     std::fs::write(flow.join("strange/copy.json"), "{").unwrap();
-    let error = wait(place.worktrees.collect(place.flow)).unwrap_err().to_string();
+    let error = wait(place.trees().collect(place.flow)).unwrap_err().to_string();
     assert!(error.contains("copy.json"), "{error}");
     // It keeps no other copy from being listed.
-    assert_eq!(wait(place.worktrees.list()).unwrap().len(), 0);
+    assert_eq!(wait(place.trees().list()).unwrap().len(), 0);
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn orphans_and_grounds_that_nothing_stands_on_go() {
             let shelf = std::fs::read_dir(place.root().join("bases")).unwrap().next().unwrap().unwrap().path();
             std::fs::read_dir(shelf.join(place.strategy().word())).unwrap().count()
         };
-        let live = wait(place.worktrees.collect_orphans(BTreeSet::from([place.flow]))).unwrap();
+        let live = wait(place.trees().collect_orphans(BTreeSet::from([place.flow]))).unwrap();
         assert_eq!((live.freed.copies, grounds(place)), (0, 3));
-        let dead = wait(place.worktrees.collect_orphans(BTreeSet::new())).unwrap();
+        let dead = wait(place.trees().collect_orphans(BTreeSet::new())).unwrap();
         assert_eq!((dead.freed.copies, dead.freed.rescued, dead.kept), (3, 0, Vec::new()));
         // With overlays the newest stands on the others.
         let stays = if place.strategy() == Strategy::Overlay { 3 } else { 1 };
@@ -153,7 +153,7 @@ fn many_at_once_make_one_ground() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let all = (0..12).map(|number| {
             let step = format!("step{number}");
-            place.worktrees.prepare(place.conversation(&step), place.run(&step), copy.clone())
+            place.trees().prepare(place.conversation(&step), place.run(&step), copy.clone())
         });
         let prepared = runtime.block_on(futures_util::future::try_join_all(all)).unwrap();
         for (number, copy) in prepared.iter().enumerate() {
@@ -167,8 +167,8 @@ fn many_at_once_make_one_ground() {
 #[test]
 fn a_strategy_is_stated_and_never_replaced() {
     let place = first();
-    assert_eq!(place.worktrees.strategy(), place.strategy());
-    let probed = place.worktrees.probed().clone();
+    assert_eq!(place.trees().strategy(), place.strategy());
+    let probed = place.trees().probed().clone();
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("trees");
     let error = crate::fixture::open(&root, Strategy::Btrfs, &place.sandbox);
@@ -187,7 +187,7 @@ fn deep_and_closed_folders_of_a_copy_can_be_removed() {
     // Deeper than there are descriptors.
     place.work(
         &prepared,
-        "echo 'x*' >.gitignore; for n in $(seq 1500); do mkdir x; cd x; done; cd /work; \
+        "echo 'x*' >.gitignore; for n in $(seq 1500); do mkdir x; cd x; done; cd /workspace; \
         mkdir xclosed; touch xclosed/f; chmod 000 xclosed",
     );
     place.harvest("edit", &copy);

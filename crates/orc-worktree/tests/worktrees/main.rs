@@ -8,6 +8,7 @@ mod conflicts;
 mod crashes;
 mod fixture;
 mod hostile;
+mod keeping;
 mod lifetime;
 mod sources;
 mod working;

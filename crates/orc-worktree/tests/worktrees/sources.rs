@@ -16,7 +16,7 @@ fn spec(path: &str, wanted: Option<&str>) -> RepositorySpec {
 }
 
 fn pin(place: &Place, directory: &Path, wanted: &[RepositorySpec]) -> Result<Pinned, WorktreeError> {
-    wait(place.worktrees.pin(directory.to_owned(), wanted.to_vec()))
+    wait(place.trees().pin(directory.to_owned(), wanted.to_vec()))
 }
 
 fn refused(result: Result<Pinned, WorktreeError>) -> String {
@@ -126,7 +126,7 @@ fn bare_repositories_worktrees_and_several_at_once_work() {
     let mut copy = place.copy(&[]);
     copy.repositories = pinned.repositories;
     let prepared = place.prepare("edit", &copy);
-    assert_eq!(prepared.directory, Path::new("/work"));
+    assert_eq!(prepared.directory, Path::new("/workspace"));
     let said = place.work(
         &prepared,
         "ls; for one in *; do git -C $one rev-parse --abbrev-ref HEAD; done; echo x >bare/x; echo y >linked/y",

@@ -10,7 +10,7 @@ fn what_is_left_uncommitted_becomes_a_commit_of_the_agent_on_top_of_its_own() {
         let prepared = place.prepare("edit", &copy);
         assert_eq!(
             place.work(&prepared, "git status --porcelain; git rev-parse HEAD; git symbolic-ref HEAD; pwd"),
-            format!("{base}\nrefs/heads/main\n/work\n")
+            format!("{base}\nrefs/heads/main\n/workspace\n")
         );
         place.work(&prepared, "echo one >one.txt; git add one.txt; git commit -q -m one; echo two >two.txt; echo x >>d0/f0.txt; rm d0/f1.txt");
         let kept = place.harvest("edit", &copy);
