@@ -14,19 +14,19 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         .works_outside(),
     sh(
         "looks for homes",
-        r#"tries root cat "$(echo /root)/.ssh/id_ed25519"; tries list ls /root; same homes agent "$(ls -A /home)"
+        r#"tries root cat "$(echo /root)/.ssh/id_ed25519"; tries list ls /root; tries homes ls /home
         same own "" "$(ls -A ~)""#,
     )
-    .refused(&["root: No such file|Permission denied", "list: No such file|Permission denied", "homes: as", "own: as"]),
+    .refused(&["root: No such file|Permission denied", "list: No such file|Permission denied", "homes: No such", "own: as"]),
     sh("reads another conversation", r#"tries copy cat "$OTHERS/copy/canary"; tries list ls "$OTHERS""#)
         .refused(&["copy: No such file", "list: No such file"])
         .works_outside(),
     sh("reads the store", r#"tries store cat "$STORE/orchestrator.db""#).refused(&["store: No such file"]).works_outside(),
     sh(
         "looks at all there is",
-        r#"same root "bin dev etc home lib lib32 lib64 libx32 orc proc reference sbin tmp usr work " \
+        r#"same root "bin dev etc lib lib32 lib64 libx32 orc proc reference sbin tmp usr workspace " \
             "$( (ls -A /; echo lib32; echo lib64; echo libx32) | sort -u | tr '\n' ' ')"
-        same orc "orchestrator run temp " "$(ls -A /orc | tr '\n' ' ')"
+        same orc "home orchestrator run temp " "$(ls -A /orc | tr '\n' ' ')"
         same canaries "" "$(find / -name 'canary*' -not -path '/proc/*' 2>/dev/null)"
         same sockets "" "$(find / -type s -not -path '/proc/*' 2>/dev/null)""#,
     )
