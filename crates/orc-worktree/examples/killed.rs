@@ -2,6 +2,9 @@
 //! git or of a box that has the number POINT in the file COUNTER it ends itself with SIGKILL. What it wrote into a copy it
 //! says first. Tests start it.
 
+#![expect(clippy::print_stdout, reason = "what it says is its answer")]
+#![expect(clippy::disallowed_methods, reason = "a program by itself: PATH is its setting")]
+
 #[path = "../tests/worktrees/boxes.rs"]
 #[expect(dead_code, reason = "tests and figures need more of it")]
 mod boxes;

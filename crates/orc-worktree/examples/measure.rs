@@ -3,6 +3,9 @@
 //!
 //! Tests start it too, for the programs around and inside of a box.
 
+#![expect(clippy::print_stdout, reason = "what it says is its answer")]
+#![expect(clippy::disallowed_methods, reason = "a program by itself: PATH is its setting")]
+
 #[path = "../tests/worktrees/boxes.rs"]
 mod boxes;
 

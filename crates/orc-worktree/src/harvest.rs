@@ -97,6 +97,7 @@ impl Trees {
                 lefts.map(|(at, (commit, _))| (format!("{prefix}/left/{}-{at}", harvest.attempt), commit.clone())),
             );
             let store = self.store_of(&part.repository);
+            references.extend(displaced(&store, &name, &taken.result, &format!("{prefix}/left/{}", harvest.attempt))?);
             store.set(&references)?;
             kept.notes.extend(notes(&part, &taken, &references[1..]));
             if !taken.lost.is_empty() {
@@ -373,6 +374,20 @@ fn read(said: &Fields, store: &Store<'_>) -> Result<Taken, WorktreeError> {
     }
     let all = |key: &'static str| said.all(key).map(str::to_owned).collect::<Vec<String>>();
     Ok(Taken { result, left, lost: all("lost"), notes: all("note"), unresolved: all("unresolved"), diff: Vec::new() })
+}
+
+/// What a reference held that its new commit does not reach, under a name of its own: whoever asks twice with the same
+/// attempt must not lose what was kept first.
+fn displaced(
+    store: &Store<'_>,
+    name: &str,
+    by: &CommitId,
+    beside: &str,
+) -> Result<Option<(String, CommitId)>, WorktreeError> {
+    let before = store.list(name)?.into_iter().find(|(found, _)| found == name).map(|(_, commit)| commit);
+    let Some(before) = before else { return Ok(None) };
+    let name = format!("{beside}-before-{}", before.short());
+    Ok((!store.contains(by, &before)?).then_some((name, before)))
 }
 
 /// What a part hands on, or the conflict that is still in it. Other tips that contradict it too are merged with it next, and

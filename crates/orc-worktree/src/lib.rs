@@ -89,7 +89,7 @@ pub enum OpenError {
         root: PathBuf,
         /// Why.
         #[source]
-        source: WorktreeError,
+        source: Box<WorktreeError>,
     },
 }
 
@@ -173,12 +173,12 @@ impl GitWorktrees {
     /// When nothing that was allowed works here, or the directory cannot be used.
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let Options { root, instance, owner, choice, author, program_path, boxes, clock } = options;
-        let failed = |source| OpenError::Root { root: root.clone(), source };
+        let failed = |source| OpenError::Root { root: root.clone(), source: Box::new(source) };
         for directory in ["repositories", "bases", "copies", "caches", "homes", "trash"] {
             files::make_directory(&root.join(directory)).map_err(failed)?;
         }
         let root = std::path::absolute(&root).map_err(|error| failed(files::failed("find", &root)(error)))?;
-        let failed = |source| OpenError::Root { root: root.clone(), source };
+        let failed = |source| OpenError::Root { root: root.clone(), source: Box::new(source) };
         let git = Git::new(&root, program_path).map_err(failed)?;
         let snapshots = Snapshots::new(git.program_path().to_owned());
         let probed = strategy::probe(&root, boxes.as_ref(), owner, &snapshots);

@@ -79,7 +79,6 @@ fn check_killed(strategy: Strategy, from: u32, step: usize) {
         let mut place = Place::new(strategy);
         let directory = tempfile::tempdir().unwrap();
         let (is_through, written) = run_until(&place, directory.path(), point);
-        println!("{strategy} at {point}: {written:?}");
         check_saved(&mut place, &written);
         if is_through {
             assert_eq!(written, ["committed", "left", "second", "stashed", "later", "anew"]);
@@ -87,22 +86,22 @@ fn check_killed(strategy: Strategy, from: u32, step: usize) {
         }
         points += 1;
     }
-    assert!(points >= 10, "{points}");
+    assert!(points >= 8, "{points}");
 }
 
 #[test]
 fn killed_at_any_call_nothing_is_lost() {
-    check_killed(strategies()[0], 1, 4);
+    check_killed(strategies()[0], 1, 8);
 }
 
 #[test]
 fn killed_at_other_calls_nothing_is_lost() {
-    check_killed(strategies()[0], 3, 4);
+    check_killed(strategies()[0], 5, 8);
 }
 
 #[test]
 fn killed_with_plain_copies_nothing_is_lost() {
-    check_killed(Strategy::Clone, 2, 6);
+    check_killed(Strategy::Clone, 3, 10);
 }
 
 #[derive(Clone, Debug)]
@@ -192,7 +191,7 @@ impl Story {
 
 #[test]
 fn whatever_happens_in_whatever_order_no_work_is_lost() {
-    let mut runner = TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 12, failure_persistence: None, ..Config::default() });
     let told = runner.run(&deeds(), |deeds| {
         let place = first();
         let copy = place.copy(&[]);

@@ -50,9 +50,7 @@ pub(crate) fn strategies() -> Vec<Strategy> {
 /// Runs a test once for every strategy that this machine has.
 pub(crate) fn check_each(test: impl Fn(&mut Place)) {
     for strategy in strategies() {
-        let mut place = Place::new(strategy);
-        println!("with {strategy}");
-        test(&mut place);
+        test(&mut Place::new(strategy));
     }
 }
 
@@ -211,6 +209,7 @@ pub(crate) fn only(tree: &Tree) -> &str {
     tree.0.get(".").map(CommitId::as_str).unwrap()
 }
 
+#[expect(clippy::disallowed_methods, reason = "the PATH of the tests is that of the programs they start")]
 pub(crate) fn open(root: &Path, strategy: Strategy, sandbox: &Sandbox) -> anyhow::Result<GitWorktrees> {
     Ok(GitWorktrees::open(Options {
         root: root.to_owned(),
