@@ -116,7 +116,10 @@ fn converse<R: Read, W: Write>(talk: &mut Talk<R, W>) {
     talk.wait_for_start(id);
     talk.say(&Request::Cancel { id });
     assert_eq!(ended(talk.result(id)).0, Ended::Signal(15));
-    let id = talk.call(sh("trap '' TERM; while :; do sleep 1000; done"), None, 0);
+    talk.sh("mkfifo gate");
+    let id = talk.call(sh("trap '' TERM; echo deaf > gate; while :; do sleep 1000; done"), None, 0);
+    // Before that it hears.
+    assert_eq!(talk.sh("read how < gate; echo $how").1, "deaf\n");
     talk.say(&Request::Cancel { id });
     talk.say(&Request::Cancel { id });
     assert_eq!(ended(talk.result(id)).0, Ended::Signal(9));
