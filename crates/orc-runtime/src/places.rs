@@ -6,6 +6,7 @@
 //! it is, for whoever goes on in it or rescues it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -183,7 +184,9 @@ pub(crate) async fn settle(
 fn empty(shell: &Shell, who: &Who<'_>) -> Result<Prepared, String> {
     let directory = shell.data.work(who.flow, who.path);
     let made = std::fs::create_dir_all(&directory);
-    made.map_err(|error| format!("cannot make `{}`: {error}", directory.display()))?;
+    // Who works in the box is another user than we, when we are root; others do not get as far as here.
+    let open = || std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777));
+    made.and_then(|()| open()).map_err(|error| format!("cannot make `{}`: {error}", directory.display()))?;
     let mount = Mount { source: Source::Path(directory), at: WORK.into(), writable: true };
     Ok(Prepared { mounts: vec![mount], directory: WORK.into(), start: Tree::default(), conflict: None })
 }
