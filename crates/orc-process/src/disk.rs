@@ -2,10 +2,11 @@
 //!
 //! Counted is the space of files that were changed since the box began, below its home, its temporary directory and
 //! whatever else it may write to; a layer counts as a whole. The second bound is the machine's: a box is stopped when less
-//! than a twentieth of a disk is left. The kernel keeps a third for each file (RLIMIT_FSIZE).
+//! than a twentieth of a disk, or of the files that it can hold, is left. The kernel keeps a third for each file
+//! (RLIMIT_FSIZE).
 //!
 //! Looking is done by a thread of its own, because it takes as long as there are files; after each look a box is left alone
-//! for twenty times as long. The tree belongs to a program that changes it meanwhile: no link is followed, no other file
+//! for twenty times as long, but never for longer than half a minute: how long a look takes is up to the box. The tree belongs to a program that changes it meanwhile: no link is followed, no other file
 //! system is entered, and what is moved away while it is looked at is left out.
 //!
 //! Limits: space of a file that is removed and still open is not seen; the machine's bound is then the one that holds.
@@ -29,6 +30,8 @@ use tokio::time::Instant;
 
 /// Time before the first look, and the shortest between two.
 const SHORTEST: Millis = Millis::from_millis(250);
+/// Longest time between two: a box that makes looks slow must not be left alone for it.
+const LONGEST: Millis = Millis::from_millis(30_000);
 /// How much longer a box is left alone than a look at it took.
 const REST: u64 = 20;
 /// The part of a disk that must stay free.
@@ -152,11 +155,7 @@ impl DiskWatch {
                         self.state = State::Over;
                         return violation;
                     }
-                    Ok(Seen { violation: None, took }) => {
-                        let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-                        let rest = Millis::from_millis(took.saturating_mul(REST));
-                        State::Rest(clock.sleep(rest.max(SHORTEST)))
-                    }
+                    Ok(Seen { violation: None, took }) => State::Rest(clock.sleep(rest_after(took))),
                     Err(_) => State::Over,
                 },
                 State::Over => return std::future::pending().await,
@@ -176,8 +175,14 @@ impl Places {
     fn full(&self) -> Option<Violation> {
         let of = |path: &PathBuf| {
             let disk = statvfs(path).ok()?;
-            is_full(disk.f_blocks, disk.f_bfree, disk.f_bavail)
-                .then(|| violation(format!("less than {} % of the disk is free", 100 / FREE_PART)))
+            let what = if is_full(disk.f_blocks, disk.f_bfree, disk.f_bavail) {
+                "the disk"
+            } else if is_full(disk.f_files, disk.f_ffree, disk.f_favail) {
+                "the files that the disk can hold"
+            } else {
+                return None;
+            };
+            Some(violation(format!("less than {} % of {what} is free", 100 / FREE_PART)))
         };
         self.paths.iter().find_map(of)
     }
@@ -196,7 +201,14 @@ impl Places {
     }
 }
 
-/// Of blocks: all, free, and free for anybody; what is kept for others is no part of the disk that we could have.
+/// How long a box is left alone after a look that took so long.
+fn rest_after(took: Duration) -> Millis {
+    let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    Millis::from_millis(took.saturating_mul(REST)).clamp(SHORTEST, LONGEST)
+}
+
+/// Of blocks or files: all, free, and free for anybody; what is kept for others is no part of the disk that we could have.
+/// Where there is no bound all is 0.
 const fn is_full(all: u64, free: u64, ours: u64) -> bool {
     let reachable = all.saturating_sub(free).saturating_add(ours);
     reachable > 0 && ours < reachable / FREE_PART
@@ -345,6 +357,15 @@ mod tests {
             deep = above;
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn slow_looks_are_rare_and_never_given_up() {
+        let rests = [(0, 250), (12, 250), (13, 260), (400, 8000), (1500, 30_000), (1501, 30_000), (3_600_000, 30_000)];
+        for (took, rest) in rests {
+            assert_eq!(rest_after(Duration::from_millis(took)), Millis::from_millis(rest), "{took}");
+        }
+        assert_eq!(rest_after(Duration::MAX), LONGEST);
     }
 
     #[test]
