@@ -34,6 +34,18 @@ fn init_keeps_what_is_there_and_makes_directories() {
 }
 
 #[test]
+fn init_outside_of_a_git_repository_says_what_makes_one_and_then_its_example_runs() {
+    let world = World::new();
+    let said = world.run_to(0, &["init"]);
+    assert!(said.out.contains("  git init && git add . && git commit -m "), "{}", said.out);
+    let refused = world.run_to(8, &["run", "hello"]);
+    assert!(refused.err.contains("is not in a git repository") && refused.err.contains("`git init` and commit"));
+    world.commit();
+    assert!(!world.run_to(0, &["init"]).out.contains("git init"), "there is one now");
+    assert!(world.run_to(0, &["run", "hello"]).out.starts_with("hello succeeded in "));
+}
+
+#[test]
 fn init_says_where_it_may_not_write() {
     let world = World::new();
     world.write("file", "");

@@ -24,12 +24,18 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> CommandResult {
         let note = if word == "kept " { " (it was there already)" } else { "" };
         text.push_str(&format!("{word} {}{note}\n", given.join(name).display()));
     }
-    if !directory.ancestors().any(|above| above.join(".git").exists()) {
-        text.push_str("note: this is no git repository; `git init` makes one, so that pipelines have a history\n");
+    let in_git = directory.ancestors().any(|above| above.join(".git").exists());
+    if !in_git {
+        text.push_str(
+            "note: this is no git repository, and steps work in private copies of what is committed to one\n",
+        );
     }
     let enter = if given.as_os_str().is_empty() { String::new() } else { format!("  cd {}\n", given.display()) };
     text.push_str("\nnext:\n");
     text.push_str(&enter);
+    if !in_git {
+        text.push_str("  git init && git add . && git commit -m 'A first pipeline'\n");
+    }
     text.push_str("  orchestrator validate     checks every file and tells every mistake\n");
     text.push_str("  orchestrator run hello    runs the example\n");
     text.push_str("  orchestrator status       says what happened\n");
