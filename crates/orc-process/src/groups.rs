@@ -291,6 +291,9 @@ fn hand_on(group: &Path, controllers: &[&str; 2]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+    use std::process::{Child, Command, Stdio};
+
     use super::*;
 
     const OWN: &str = "8:pids:/a/b\n4:memory:/a/b\n3:cpu,cpuacct:/\n0::/user.slice/x:y\n";
@@ -351,6 +354,101 @@ mod tests {
         for other in ["orchestrator-boxes", "orchestrator-1", "user.slice", "orchestrator-x-1-run_1", "cgroup.procs"] {
             assert!(!is_left(other), "{other}");
         }
+    }
+
+    /// A program in a group of its own, as `box-enter` would have put it there. What it starts is bounded by itself.
+    fn start_in(group: &Group, program: &str) -> Child {
+        let join =
+            group.directories().iter().map(|directory| format!("echo $$ >'{}/cgroup.procs'; ", directory.display()));
+        let line = join.collect::<String>() + "exec perl -e \"$1\"";
+        #[expect(clippy::disallowed_methods, reason = "a test of what bounds a program needs one")]
+        let mut command = Command::new("/bin/sh");
+        command.args(["-ec", &line, "sh", program]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    /// The group of a test, where there are any: nobody but who may write to them has them.
+    fn group_for_a_test(groups: &Groups, name: &str, limits: &BoxLimits) -> Option<Group> {
+        let group = groups.make(name, limits).unwrap();
+        assert_eq!(group.is_some(), groups.kind() != LimitKind::EachProcess);
+        if let Some(group) = &group {
+            assert!(group.directories().iter().all(|directory| directory.is_dir()));
+        }
+        group
+    }
+
+    const NO_LIMITS: BoxLimits = BoxLimits { processes: 0, memory_bytes: 0, disk_bytes: 0, open_files: 0 };
+
+    #[test]
+    fn all_processes_of_a_group_are_bounded_together() {
+        let groups = Groups::default();
+        let Some(group) = group_for_a_test(&groups, "processes", &BoxLimits { processes: 8, ..NO_LIMITS }) else {
+            return;
+        };
+        // Each waits until the first has counted; never more than 40.
+        let program = "pipe(my $wait, my $go); my $count = 1; while ($count < 40) { my $pid = fork; last unless defined $pid; \
+            if (!$pid) { close $go; sysread $wait, my $byte, 1; exit } $count++ } print $count; close $go; 1 while wait > 0;";
+        let output = start_in(&group, program).wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), (8 + OWN_PROCESSES).to_string());
+        let seen = group.violations();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        assert_eq!((seen[0].kind, seen[0].what.as_str()), (ViolationKind::Processes, "more than 8"));
+        let directories = group.directories().to_vec();
+        drop(group);
+        assert!(directories.iter().all(|directory| !directory.exists()));
+    }
+
+    #[test]
+    fn memory_of_a_group_is_bounded() {
+        use std::os::unix::process::ExitStatusExt as _;
+
+        let groups = Groups::default();
+        let Some(group) = group_for_a_test(&groups, "memory", &BoxLimits { memory_bytes: 32 << 20, ..NO_LIMITS })
+        else {
+            return;
+        };
+        let within = start_in(&group, "my $held = 'x' x (4 << 20); print 'had';").wait_with_output().unwrap();
+        assert_eq!((within.status.code(), within.stdout), (Some(0), b"had".to_vec()));
+        assert_eq!(group.violations(), []);
+        let beyond = "my @held; for (1 .. 16) { push @held, 'x' x (8 << 20) } print 'had';";
+        let output = start_in(&group, beyond).wait_with_output().unwrap();
+        assert_eq!((output.status.signal(), output.stdout), (Some(9), Vec::new()));
+        let seen = group.violations();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        assert_eq!((seen[0].kind, seen[0].what.as_str()), (ViolationKind::Memory, "more than 32 MiB"));
+    }
+
+    #[test]
+    fn a_group_goes_when_the_last_in_it_has_gone() {
+        let groups = Groups::default();
+        let Some(group) = group_for_a_test(&groups, "busy", &BoxLimits { processes: 8, ..NO_LIMITS }) else { return };
+        let mut child = start_in(&group, "$| = 1; print 'in'; <STDIN>");
+        let mut said = [0; 2];
+        child.stdout.take().unwrap().read_exact(&mut said).unwrap();
+        let directories = group.directories().to_vec();
+        drop(group);
+        assert!(directories.iter().all(|directory| directory.is_dir()), "somebody is in it, and is not ended for that");
+        groups.remove_left();
+        assert!(directories.iter().all(|directory| directory.is_dir()));
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success(), "it was left alone");
+        groups.remove_left();
+        assert!(directories.iter().all(|directory| !directory.exists()));
+    }
+
+    #[test]
+    fn groups_of_holders_that_are_gone_are_removed() {
+        let groups = Groups::default();
+        let Some(group) = group_for_a_test(&groups, "left", &BoxLimits { processes: 8, ..NO_LIMITS }) else { return };
+        // Our number, at a time when another process had it.
+        let left = format!("{PREFIX}{}-1-run", std::process::id());
+        let left: Vec<PathBuf> = group.directories().iter().map(|directory| directory.with_file_name(&left)).collect();
+        for directory in &left {
+            fs::create_dir(directory).unwrap();
+        }
+        groups.remove_left();
+        assert!(left.iter().all(|directory| !directory.exists()));
+        assert!(group.directories().iter().all(|directory| directory.is_dir()), "its holder lives");
     }
 
     #[test]
