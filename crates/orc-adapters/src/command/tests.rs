@@ -22,6 +22,7 @@ pub(crate) fn start() -> AgentStart {
         max_concurrent: None,
         max_messages: DEFAULT_MAX_MESSAGES,
         env: BTreeMap::from([("LEVEL".to_owned(), "3".to_owned()), ("ORC_RUN_ID".to_owned(), "forged".to_owned())]),
+        rules: orc_domain::confine::BoxRules::default(),
         output: None,
         system_prompt: "You write code.".to_owned(),
     };
