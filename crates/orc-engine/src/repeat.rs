@@ -1,13 +1,14 @@
 //! Rounds: a body of steps is written again and again, each round as new instances below the step that repeats, until
 //! `until` holds or the last round is over. What ran in a round before is never changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orc_domain::event::Fact;
 use orc_domain::flow::{Origin, StepNo, StepOutcome, StepState};
 use orc_domain::graph::{Action, RepeatAction, StartFrom};
 use orc_domain::run::{Cause, ErrorFamily, Failure};
 use orc_domain::transition::Transition;
+use orc_domain::tree::{Tip, Tree};
 use orc_domain::value::Value;
 use orc_domain::wait::{Round, Wait};
 
@@ -121,10 +122,11 @@ impl Draft<'_> {
         if repeat.until.is_none() || round.number < 2 || self.is_open_to_the_world(repeat) {
             return false;
         }
-        // What a round starts from is what the one before handed on.
-        let body = self.resident.repeat_body(no, first);
-        let changed = self.tips_of_body(body) != self.round_starts_from(no, round.number, first);
-        !changed && self.results_of_round(no, first) == round.previous
+        // What a round starts from is what the one before handed on; who made it is no matter.
+        let trees = |tips: Vec<Tip>| tips.into_iter().map(|tip| tip.tree).collect::<BTreeSet<Tree>>();
+        let made = trees(self.tips_of_body(self.resident.repeat_body(no, first)));
+        made == trees(self.round_starts_from(no, round.number, first))
+            && self.results_of_round(no, first) == round.previous
     }
 
     /// Whether a body has steps of which nobody here knows what they changed, or that wait for something outside to change.

@@ -75,7 +75,8 @@ impl Draft<'_> {
             Tip { by: tip.by.clone(), tree: Tree(commits.collect()) }
         });
         let rest = rest.filter(|tip| !tip.tree.0.is_empty());
-        without_repeats([own].into_iter().chain(rest), &base)
+        // Whoever went back to the base hands on that, and not what it was handed.
+        [own].into_iter().chain(without_repeats(rest, &base)).collect()
     }
 
     /// The commits that a step starts from, as lines: whoever approves them approves no others.

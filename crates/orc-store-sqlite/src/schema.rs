@@ -101,6 +101,10 @@ pub(crate) fn read_options(path: &Path) -> SqliteConnectOptions {
 /// this is for threads that may wait.
 pub(crate) fn open_writable(path: &Path) -> Result<Connection, StoreError> {
     create(path).map_err(|error| cannot_open(path, error))?;
+    if let Some(layout) = application_of(path).filter(|found| EARLIER_LAYOUTS.contains(found)) {
+        // Before anything is set: it stays as it is, byte for byte.
+        judge_version(layout, 0, path)?;
+    }
     let mut connection = connect(path, OpenFlags::empty()).map_err(|error| unreadable(path, error))?;
     let number = |name: &str| {
         let found = connection.pragma_query_value(None, name, |row| row.get(0));

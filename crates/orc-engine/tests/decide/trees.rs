@@ -194,6 +194,13 @@ fn the_last_delivery_of_a_step_counts_also_when_it_took_everything_back() {
 }
 
 #[test]
+fn a_step_that_goes_back_to_the_base_hands_on_the_base() {
+    let mut scene = begin(vec![run("a"), run("b").needs(&["a"]), run("c").needs(&["b"])]);
+    scene.make("a", one(1));
+    assert_eq!(from(&scene.make("b", one(0)), "c"), Vec::<String>::new());
+}
+
+#[test]
 fn a_lost_agent_goes_on_in_its_copy_and_a_retry_starts_again() {
     let mut scene = begin(vec![agent("a", "coder").parents().retry(2, secs(1))]);
     assert!(copy(&scene.lose("a", true), "a").goes_on);
@@ -392,11 +399,13 @@ fn the_agent_of_on_conflict_resolves_and_then_the_step_itself_runs() {
     assert_eq!(scene.step("c").merging, Merging::Resolved(one(7)));
     assert_eq!(scene.step("c").failures, 0, "the step has all of its `retry:`");
     let given = copy(&decision, "c");
-    assert_eq!((words(&given.from), given.holds_conflict, given.goes_on), (vec!["c 7".to_owned()], false, false));
+    // What the others made stands behind what was brought together, of which it is a part by now.
+    let tips = ["c 7", "a 1", "b 2"].map(str::to_owned);
+    assert_eq!((words(&given.from), given.holds_conflict, given.goes_on), (tips.to_vec(), false, false));
     assert!(matches!(decision.effects[0].kind, EffectKind::StartRun { .. }));
     // It failed once: one attempt is left, from what was resolved.
     scene.fail("c");
-    assert_eq!(from(&scene.ring(), "c"), ["c 7"]);
+    assert_eq!(from(&scene.ring(), "c"), tips);
     scene.make("c", one(7));
     assert_eq!(scene.flow_tips(), ["c 7"], "what was resolved goes on although the step changed nothing");
     let attempts: Vec<u32> =
@@ -420,7 +429,7 @@ fn whoever_resolves_is_an_agent_like_any_other() {
     scene.write("c", 1);
     let decision = scene.make("c", one(7));
     assert_eq!((scene.given("c"), copy(&decision, "c").goes_on), (vec!["message 1".to_owned()], true));
-    assert_eq!(from(&scene.make("c", one(8)), "c"), ["c 8"]);
+    assert_eq!(from(&scene.make("c", one(8)), "c"), ["c 8", "a 1", "b 2"]);
     scene.write("c", 2);
     assert_eq!(scene.last.transitions, [Transition::MessageLate], "a command reads nothing");
     // Denied, failed, cancelled: the step ends, and both sides go on.
@@ -561,6 +570,18 @@ fn a_round_without_progress_is_the_last_one() {
 }
 
 #[test]
+fn rounds_that_only_merge_the_same_again_stand_still() {
+    let body = vec![run("x"), run("y").when(literal(false))];
+    let main = vec![run("a"), run("b"), repeat("r", 5, Some(literal(false)), body).needs(&["a", "b"])];
+    let mut scene = begin(main);
+    scene.make("a", one(1));
+    scene.make("b", one(2));
+    assert_eq!(from(&scene.make("r~1/x", one(3)), "r~2/x"), ["r~1/x 3", "a 1", "b 2"]);
+    scene.make("r~2/x", one(3));
+    assert_eq!(scene.took(Transition::RepeatNoProgress), 1);
+}
+
+#[test]
 fn a_child_flow_starts_where_its_step_does_and_hands_its_tips_back() {
     let inner = pipeline(vec![run("x"), run("y")], vec![]);
     let mut scene = begin(vec![run("a"), child("c", &inner).needs(&["a"]), run("z").needs(&["c"])]);
@@ -618,7 +639,7 @@ fn what_a_step_has_no_copy_of_goes_past_it() {
     scene.make("a", two(1, 2));
     scene.make("b", two(3, 0));
     scene.clash("c");
-    assert_eq!(from(&scene.make("c", one(7)), "c"), ["c 7", "a ../docs=2"]);
+    assert_eq!(from(&scene.make("c", one(7)), "c"), ["c 7", "a .=1 ../docs=2", "b .=3 ../docs=0"]);
     assert_eq!(from(&scene.make("c", one(7)), "d"), ["c 7", "a ../docs=2"]);
 }
 
@@ -661,6 +682,8 @@ fn a_retry_takes_over_what_was_made_of_elements_together() {
     scene.make("f[0]", one(4));
     scene.make("f[1]", one(5));
     scene.clash("f");
+    scene.make("f", one(9));
+    // What was brought together is merged with the rest, which it has all of.
     scene.make("f", one(9));
     scene.fail("c");
     let retried = carry_on(&scene, &Again::Unfinished);
