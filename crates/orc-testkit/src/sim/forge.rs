@@ -19,7 +19,7 @@ pub(crate) type Changes = BTreeSet<u32>;
 pub(crate) type Contents = BTreeMap<String, Changes>;
 
 /// Files that anybody may change; any other is changed by one run only.
-const SHARED: usize = 3;
+const SHARED: usize = 2;
 
 /// A change of a file.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ impl Forge {
         for _ in 0..often {
             let at = dice.below(copy.len());
             let own = u32::try_from(self.changes.len() + SHARED).unwrap_or(u32::MAX);
-            let file = if dice.permille(350) { u32::try_from(dice.below(SHARED)).unwrap_or(0) } else { own };
+            let file = if dice.permille(450) { u32::try_from(dice.below(SHARED)).unwrap_or(0) } else { own };
             if let Some(changes) = copy.values_mut().nth(at) {
                 self.change(changes, file);
             }

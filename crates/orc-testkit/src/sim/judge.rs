@@ -168,7 +168,7 @@ impl Judge {
             return Ok(());
         }
         shadow.check_flow(evidence)?;
-        oracle::judge(shadow, &evidence.world.forge)
+        oracle::judge(shadow)
     }
 
     /// Copies the changes of a commit.
@@ -440,7 +440,7 @@ impl Shadow {
                 lie = (!same).then(|| format!("{state:?}"));
                 run.to_string()
             }
-            Fact::SandboxViolation { run, .. } => run.to_string(),
+            Fact::SandboxViolation { run, violation, .. } => format!("{run} tried {}", violation.what),
             Fact::RetryPlanned { path, .. } => path.to_string(),
             Fact::RunStopRequested { run, reason, .. } => {
                 self.stops.insert(*reason);

@@ -104,7 +104,11 @@ impl Sim<'_> {
             let handed = given.map_or(&before.tips, |given| &given.tips);
             let same = ended_well(after) && after.output.as_ref() == output && after.tips == *handed;
             hold(same || new.was_unwanted(), Rule::TakenOver, flow, || {
-                format!("`{}` was {:?} and is {:?}", before.path, before.state, after.state)
+                let (before_tips, after_tips) = (handed, &after.tips);
+                format!(
+                    "`{}` was {:?} with {before_tips:?} and is {:?} with {after_tips:?}",
+                    before.path, before.state, after.state
+                )
             })?;
             let starts = self.world.step_starts.get(&(flow, before.path.clone()));
             hold(starts.is_none(), Rule::TakenOver, flow, || format!("`{}` had succeeded and ran again", before.path))?;

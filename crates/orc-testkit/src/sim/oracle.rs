@@ -8,7 +8,6 @@ use orc_domain::request::Answer;
 use orc_domain::run::{Cause, Failure, Run, RunOutcome, RunState};
 use orc_domain::value::Value;
 
-use super::forge::Forge;
 use super::judge::{Shadow, ended_well, failure_of, has_failed, is_owing, outcome_of, used_up};
 use super::plan::{Fan, Kind, Plan, REMINDERS, StepPlan, Until, When};
 use super::rule::{Checked, Rule, hold};
@@ -24,7 +23,7 @@ enum Expected {
 }
 
 /// Compares every outcome of a finished flow with the naive reading.
-pub(crate) fn judge(shadow: &Shadow, forge: &Forge) -> Checked {
+pub(crate) fn judge(shadow: &Shadow) -> Checked {
     let flow = shadow.spec.id;
     let Some(FlowState::Finished { outcome, at }) = shadow.head.as_ref().map(|head| &head.state) else {
         return Ok(());
@@ -43,9 +42,9 @@ pub(crate) fn judge(shadow: &Shadow, forge: &Forge) -> Checked {
         let at = step.spec.0 as usize;
         let (spec, plan) = (&shadow.plan.pipeline.steps[at], shadow.plan.steps[at]);
         if step.origin.element().is_some() {
-            judge_act(shadow, step, (plan, forge))?;
+            judge_act(shadow, step, plan)?;
         } else {
-            judge_step(shadow, step, (spec, plan, forge))?;
+            judge_step(shadow, step, (spec, plan))?;
         }
     }
     Ok(())
@@ -80,7 +79,7 @@ fn finally_ran_out(shadow: &Shadow) -> bool {
     shadow.finally_overran || (cancelled && shadow.cancels() == 0)
 }
 
-fn judge_step(shadow: &Shadow, step: &Step, (spec, plan, forge): (&StepSpec, StepPlan, &Forge)) -> Checked {
+fn judge_step(shadow: &Shadow, step: &Step, (spec, plan): (&StepSpec, StepPlan)) -> Checked {
     let flow = shadow.spec.id;
     let Some(outcome) = outcome_of(step) else { return Ok(()) };
     let wrong = |right: &str| {
@@ -111,7 +110,7 @@ fn judge_step(shadow: &Shadow, step: &Step, (spec, plan, forge): (&StepSpec, Ste
         Expected::SkippedByParent => matches!(outcome, StepOutcome::Skipped(SkipReason::Parent { .. })),
         Expected::SkippedByCondition => matches!(outcome, StepOutcome::Skipped(SkipReason::Condition)),
         Expected::ConditionFails => failed_by(step, &Cause::Expression),
-        Expected::Acts => return judge_action(shadow, step, (plan, forge)),
+        Expected::Acts => return judge_action(shadow, step, plan),
     };
     if right { Ok(()) } else { wrong(&format!("{expected:?}")) }
 }
@@ -161,9 +160,9 @@ fn failed_by(step: &Step, cause: &Cause) -> bool {
     matches!(outcome_of(step), Some(StepOutcome::Failed(failure)) if failure.cause == *cause)
 }
 
-fn judge_action(shadow: &Shadow, step: &Step, (plan, forge): (StepPlan, &Forge)) -> Checked {
+fn judge_action(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
     let Some(fan) = plan.fan else {
-        return judge_act(shadow, step, (plan, forge));
+        return judge_act(shadow, step, plan);
     };
     if !shadow.runs_of(step.no).is_empty() {
         let unwanted = is_unwanted(shadow, step);
@@ -197,7 +196,7 @@ fn list_of(shadow: &Shadow, step: &Step, fan: Fan) -> Option<u32> {
 }
 
 /// A step that acts: how it ended follows from its runs, or from what it waited for.
-fn judge_act(shadow: &Shadow, step: &Step, (plan, forge): (StepPlan, &Forge)) -> Checked {
+fn judge_act(shadow: &Shadow, step: &Step, plan: StepPlan) -> Checked {
     let flow = shadow.spec.id;
     let Some(outcome) = outcome_of(step) else { return Ok(()) };
     let runs = shadow.runs_of(step.no);
@@ -225,7 +224,7 @@ fn judge_act(shadow: &Shadow, step: &Step, (plan, forge): (StepPlan, &Forge)) ->
                 StepOutcome::Failed(failure) => matches!(failure.cause, Cause::Child { .. }),
                 other => *other == StepOutcome::Succeeded,
             },
-            Kind::Repeat(most, until) => judge_rounds(shadow, step, (most, until, forge)),
+            Kind::Repeat(most, until) => judge_rounds(shadow, step, (most, until)),
         },
     };
     hold(right, Rule::Outcome, flow, || format!("`{}` is {outcome:?}, and it is {plan:?}", step.path))
@@ -244,7 +243,7 @@ fn judge_answer(shadow: &Shadow, step: &Step, outcome: &StepOutcome) -> bool {
     }
 }
 
-fn judge_rounds(shadow: &Shadow, step: &Step, (most, until, forge): (u32, Until, &Forge)) -> bool {
+fn judge_rounds(shadow: &Shadow, step: &Step, (most, until): (u32, Until)) -> bool {
     let made = step.attempts;
     let of_round = |other: &&Step, round: u32| matches!(other.origin, Origin::Round { of, number, .. } if of == step.no && number == round);
     let failed = |round: u32| {
@@ -253,7 +252,7 @@ fn judge_rounds(shadow: &Shadow, step: &Step, (most, until, forge): (u32, Until,
     };
     let earlier = (1..made).any(failed);
     // Whoever stands still makes no further round.
-    let still = |round: u32| shadow.stood_still(forge, step, round);
+    let still = |round: u32| shadow.stood_still(step, round);
     let earlier = earlier || (1..made).any(still);
     let right = match outcome_of(step) {
         Some(StepOutcome::Succeeded) => match until {

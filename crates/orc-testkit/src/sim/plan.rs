@@ -303,7 +303,7 @@ impl Draw<'_> {
         if runs && self.repositories > 1 && dice.permille(250) {
             fixture = fixture.only(&[REPOSITORIES[dice.below(2)]]);
         }
-        if dice.permille(500) { fixture.on_conflict("mender") } else { fixture }
+        if dice.permille(650) { fixture.on_conflict("mender") } else { fixture }
     }
 
     fn modify(&mut self, mut fixture: StepFixture, kind: Kind) -> StepFixture {

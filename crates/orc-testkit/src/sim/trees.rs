@@ -8,7 +8,7 @@ use orc_domain::flow::{Merging, Origin, SkipReason, Step, StepNo, StepOutcome, S
 use orc_domain::graph::{Action, PhaseKind, StartFrom, StepSpec};
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::run::{Cause, Run, RunOutcome, RunState};
-use orc_domain::tree::{Place, PrivateCopy, Tip};
+use orc_domain::tree::{Place, PrivateCopy, Tip, Tree};
 
 use super::forge::{Contents, Forge};
 use super::judge::{Evidence, Shadow, ended_well, failure_of, has_failed, is_finished, outcome_of};
@@ -171,17 +171,14 @@ impl Shadow {
     }
 
     fn of_elements(&self, forge: &Forge, group: &Step) -> Contents {
-        let mut elements = self.elements(group.no).peekable();
-        if elements.peek().is_none() {
-            return self.starts(forge, group);
-        }
-        united(elements.map(|element| forge.contents(&element.tips)))
+        let all = united(self.elements(group.no).map(|element| forge.contents(&element.tips)));
+        // Without elements, or where none of them has anything to hand on, what was given to all of them goes on.
+        if all.is_empty() { self.starts(forge, group) } else { all }
     }
 
     /// What the steps of a round hand on that no other step of it needs.
     fn of_round(&self, forge: &Forge, of: StepNo, round: u32) -> Contents {
-        let in_round = |step: &&Step| matches!(step.origin, Origin::Round { of: above, number, .. } if above == of && number == round);
-        let body: Vec<&Step> = self.steps.iter().filter(in_round).collect();
+        let body = self.round(of, round);
         united(self.last_of(&body).map(|step| forge.contents(&step.tips)))
     }
 
@@ -208,8 +205,11 @@ impl Shadow {
         let made = delivered.and_then(|run| run.tree.as_ref()).map(|tree| forge.contents_of(tree));
         let wanted = if self.is_fan_out(step) {
             let elements = self.of_elements(forge, step);
-            match made {
-                Some(made) if ended_well(step) => self.over(elements, step, made),
+            // Whoever carries a flow on does not bring together again what that brought together.
+            let all_given = self.elements(no).all(|element| self.spec.taken_over.contains_key(&element.path));
+            match (made, given) {
+                (Some(made), _) if ended_well(step) => self.over(elements, step, made),
+                (None, Some(given)) if all_given && !given.tips.is_empty() => forge.contents(&given.tips),
                 _ => elements,
             }
         } else if let Some(given) = given.filter(|given| !given.tips.is_empty()) {
@@ -266,8 +266,9 @@ impl Shadow {
         }
         for step in self.steps.iter().filter(is_main) {
             let made = forge.contents(&step.tips);
-            let lost =
-                made.iter().find(|(path, changes)| !found.get(*path).is_some_and(|all| all.is_superset(changes)));
+            let lost = made.iter().find(|(path, changes)| {
+                !changes.is_empty() && !found.get(*path).is_some_and(|all| all.is_superset(changes))
+            });
             hold(lost.is_none(), Rule::Trees, flow, || format!("{lost:?} of `{}` is lost", step.path))?;
         }
         Ok(())
@@ -337,18 +338,28 @@ impl Shadow {
         })
     }
 
-    /// Whether a round changed nothing that the one before had not.
-    pub(super) fn stood_still(&self, forge: &Forge, of: &Step, round: u32) -> bool {
+    /// Whether a round changed nothing that the one before had not. A merge is a change, whatever it changes.
+    pub(super) fn stood_still(&self, of: &Step, round: u32) -> bool {
         let Action::Repeat(repeat) = &self.spec_of(of).action else { return false };
         if round < 2 || repeat.until.is_none() || self.is_open(repeat.first.0, repeat.count) {
             return false;
         }
         let results = |round: u32| {
-            let in_round = move |step: &&Step| matches!(step.origin, Origin::Round { of: above, number, .. } if above == of.no && number == round);
-            self.steps.iter().filter(in_round).map(|step| (step.output.clone(), said(step))).collect::<Vec<_>>()
+            let body = self.round(of.no, round);
+            let trees: BTreeSet<Tree> =
+                self.last_of(&body).flat_map(|step| &step.tips).map(|tip| tip.tree.clone()).collect();
+            let said: Vec<_> = body.iter().map(|step| (step.output.clone(), said(step))).collect();
+            (trees, said)
         };
         results(round) == results(round - 1)
-            && self.of_round(forge, of.no, round) == self.of_round(forge, of.no, round - 1)
+    }
+
+    fn round(&self, of: StepNo, round: u32) -> Vec<&Step> {
+        let is_of = |step: &&Step| match step.origin {
+            Origin::Round { of: above, number, .. } => above == of && number == round,
+            Origin::Root | Origin::Element(_) => false,
+        };
+        self.steps.iter().filter(is_of).collect()
     }
 
     fn is_open(&self, first: u32, count: u32) -> bool {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use orc_domain::agent::{Statistics, Usage};
+use orc_domain::confine::{Violation, ViolationKind};
 use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::input::{Ending, Input, Told};
 use orc_domain::path::StepPath;
@@ -31,6 +32,8 @@ pub(crate) struct Living {
     agent: Option<Script>,
     /// What it leaves in its copy is kept when it delivers.
     has_copy: bool,
+    /// Its box refuses something.
+    refused: bool,
     /// What a merge, which no signal reaches, came to.
     merged: Option<Tree>,
 }
@@ -128,6 +131,7 @@ impl World {
             ignored: 0,
             agent,
             has_copy: copy.is_some(),
+            refused: dice.permille(50),
             merged: None,
         };
         self.living.insert(run, living);
@@ -161,7 +165,9 @@ impl World {
         let ends_at = Some(now + i64::try_from(dice.millis(1, most)).unwrap_or(1));
         let (path, nature) = (path.clone(), Nature::Deaf);
         let (agent, has_copy) = (None, false);
-        let living = Living { flow, path, instance, ends_at, ending, nature, ignored: 0, agent, has_copy, merged };
+        let (ignored, refused) = (0, false);
+        let living =
+            Living { flow, path, instance, ends_at, ending, nature, ignored, agent, has_copy, refused, merged };
         self.living.insert(run, living);
         twin
     }
@@ -209,6 +215,11 @@ impl World {
             .filter_map(|run| {
                 let mut living = self.living.remove(&run)?;
                 let mut heard = Vec::new();
+                // Some boxes have refused something.
+                if living.has_copy && living.refused {
+                    let (kind, what) = (ViolationKind::Network, "example.com:80".to_owned());
+                    heard.push(Input::RunViolated { run, violations: vec![Violation { kind, what, count: 1 }] });
+                }
                 if matches!(living.ending, Ending::Delivered { .. }) {
                     let left =
                         if living.has_copy { self.forge.harvest(living.flow, &living.path) } else { living.merged };
