@@ -51,7 +51,9 @@ pub struct BoxShape {
 
 /// Says how somebody who asked for a flow is named in its commits.
 #[derive(Clone)]
-pub struct CoAuthors(Arc<dyn Fn(&Principal) -> Option<String> + Send + Sync>);
+pub struct CoAuthors(Arc<Name>);
+
+type Name = dyn Fn(&Principal) -> Option<String> + Send + Sync;
 
 impl CoAuthors {
     /// Asks `of` each time.
