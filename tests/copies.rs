@@ -13,7 +13,6 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
 use support::{World, git, lines, until};
 
 /// A repository with one commit.
@@ -27,14 +26,6 @@ fn repository() -> World {
 
 fn pipeline(world: &World, name: &str, text: &str) {
     world.write(&format!("pipelines/{name}.yaml"), &format!("name: {name}\n{text}"));
-}
-
-/// An agent that carries out a script; the script lies in the repository, and so in each copy.
-fn agent(world: &World, name: &str, script: &str) {
-    world
-        .write(&format!("agents/{name}.md"), &format!("---\nadapter: command\ncommand: [sh, {name}.sh]\n---\nWork.\n"));
-    world.write(&format!("{name}.sh"), &format!("cat > /dev/null\n{script}"));
-    world.commit();
 }
 
 /// A directory that boxes may write to and the test reads: a journal is there, and whoever waits.

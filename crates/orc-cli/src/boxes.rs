@@ -157,9 +157,7 @@ fn open_worktrees(
         boxes: Arc::new(InBox(sandbox)),
         clock,
     };
-    let opened = GitWorktrees::open(options)
-        .map_err(|error| anyhow::Error::from(error))
-        .map_err(|error| format!("{error:#}"))?;
+    let opened = GitWorktrees::open(options).map_err(anyhow::Error::from).map_err(|error| format!("{error:#}"))?;
     Ok(Arc::new(opened))
 }
 
