@@ -117,7 +117,10 @@ impl Context {
         let root = self.data.worktrees();
         let copies = root.join("copies");
         let clock = host::clock();
+        let data = self.data.clone();
         let open = move || {
+            // First, so that what lies in it is closed to others from the beginning.
+            data.make().map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
             let settings = settings.as_ref().map_err(Clone::clone)?;
             open_worktrees(root.clone(), (instance, Arc::clone(&clock)), settings)
         };

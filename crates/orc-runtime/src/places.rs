@@ -185,7 +185,11 @@ pub(crate) async fn settle(
 /// A directory of the step's own with nothing in it.
 fn empty(shell: &Shell, who: &Who<'_>) -> Result<Prepared, String> {
     let directory = shell.data.work(who.flow, who.path);
-    let made = std::fs::create_dir_all(&directory);
+    // A command begins anew each time, as it would in a copy; an agent finds what it left.
+    let emptied = if who.agent.is_some() { Ok(()) } else { std::fs::remove_dir_all(&directory) };
+    let emptied =
+        emptied.or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) });
+    let made = emptied.and_then(|()| std::fs::create_dir_all(&directory));
     // Who works in the box is another user than we, when we are root; others do not get as far as here.
     let open = || std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777));
     made.and_then(|()| open()).map_err(|error| format!("cannot make `{}`: {error}", directory.display()))?;
