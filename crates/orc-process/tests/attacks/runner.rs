@@ -7,13 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use orc_domain::ids::{InstanceId, RunId};
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::clock::Clock;
-use orc_ports::executor::{Confinement, Executor as _, Exit, Launch, Limits, Report, Secrets, Tap};
+use orc_ports::executor::{Confinement, Executor as _, Exit, Launch, Limits, Report, Secrets, Stream, Tap};
 use orc_process::ProcessExecutor;
 use orc_process::sandbox::{LimitKind, Sandbox, SandboxSettings};
 use tokio::sync::mpsc;
@@ -298,23 +298,25 @@ fn what(line: &str) -> &str {
     line.rsplit_once(": ").map_or(line, |(what, _)| what)
 }
 
-/// Everything that a program says.
-pub(crate) struct Heard(Arc<std::sync::Mutex<Vec<u8>>>);
+/// Everything that a program says: what it prints, then its errors, which come in no order that means anything.
+pub(crate) struct Heard(Arc<Mutex<[Vec<u8>; 2]>>);
 
 impl Heard {
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+        let streams = self.0.lock().unwrap();
+        format!("{}\n{}", String::from_utf8_lossy(&streams[0]), String::from_utf8_lossy(&streams[1]))
     }
 }
 
-/// The most that is kept of what a program says.
+/// The most that is kept of what a program says on one stream.
 const HEARD: usize = 1 << 20;
 
 fn listen(mut launch: Launch) -> (Launch, Heard) {
-    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard: Arc<Mutex<[Vec<u8>; 2]>> = Arc::default();
     let into = Arc::clone(&heard);
-    launch.tap = Some(Tap::new(move |_, bytes, _| {
+    launch.tap = Some(Tap::new(move |stream, bytes, _| {
         let mut heard = into.lock().unwrap();
+        let heard = &mut heard[usize::from(stream == Stream::Stderr)];
         let room = HEARD.saturating_sub(heard.len()).min(bytes.len());
         heard.extend_from_slice(&bytes[..room]);
     }));
