@@ -4,10 +4,10 @@
 //! After every commit the [`judge`] compares what was written with what may be, and at the end of each flow the
 //! [`oracle`] compares its outcome with a naive reading of the pipeline. [`Rule`] names what is held.
 //!
-//! It must never pause, read a clock or use an order that differs between machines. The files: `plan` (random
-//! pipelines), `world` (processes) with `forge` (commits),
-//! `host` (an instance of the orchestrator, as the runtime behaves) with `kin` (what flows
-//! do to each other), `people`, `disturb` (faults), `judge` with `watch`, `alarms` and `trees`, `oracle`, `sabotage` (mistakes that must be found), `campaign` (many seeds).
+//! It must never pause, read a clock or use an order that differs between machines. The files: `plan` (random pipelines),
+//! `world` (processes) with `forge` (commits and merges), `host` (an instance of the orchestrator, as the runtime behaves)
+//! with `kin` (what flows do to each other), `people`, `disturb` (faults), `judge` with `watch`, `alarms` and `trees`,
+//! `oracle`, `sabotage` (mistakes that must be found), `campaign` (many seeds).
 
 mod alarms;
 mod campaign;

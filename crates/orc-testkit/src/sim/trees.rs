@@ -18,7 +18,6 @@ use super::rule::{Checked, Rule, hold};
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     copies: BTreeMap<RunId, PrivateCopy>,
-    joins: BTreeSet<RunId>,
 }
 
 /// What a run is for.
@@ -62,7 +61,6 @@ impl Shadow {
                 EffectKind::StartRun { run, command } => (*run, &command.path, command.place.clone()),
                 EffectKind::StartAgent { run, call } => (*run, &call.path, call.place.clone()),
                 EffectKind::Join { run, path, copy } => {
-                    self.given.joins.insert(*run);
                     (*run, path, Place::Boxed { copy: Some(copy.clone()), rules: Default::default() })
                 }
                 EffectKind::StartFlow { spec } => {
@@ -274,23 +272,13 @@ impl Shadow {
         Ok(())
     }
 
-    /// Whether elements made commits that somebody must merge, as far as sets of changes tell.
-    pub(super) fn must_join(&self, forge: &Forge, group: &Step) -> bool {
-        let copied = self.copied(group);
-        let whole = self.of_elements(forge, group);
-        let alone = |contents: &Contents| copied.iter().all(|path| contents.get(path) == whole.get(path));
-        let mut tips = self.elements(group.no).flat_map(|element| &element.tips);
-        let start = self.starts(forge, group);
-        !alone(&start) && !tips.any(|tip| alone(&forge.contents_of(&tip.tree))) && self.spreads(forge, group, &copied)
-    }
-
-    /// Whether one repository alone has more than one side.
-    fn spreads(&self, forge: &Forge, group: &Step, copied: &[String]) -> bool {
-        let whole = self.of_elements(forge, group);
-        copied.iter().any(|path| {
-            let mut tips = self.elements(group.no).flat_map(|element| &element.tips);
-            !tips.any(|tip| forge.contents_of(&tip.tree).get(path) == whole.get(path))
-        })
+    /// Whether elements made commits that somebody must merge: no one of them has all of it.
+    fn must_join(&self, forge: &Forge, group: &Step) -> bool {
+        let (start, whole) = (self.starts(forge, group), self.of_elements(forge, group));
+        let tips = self.elements(group.no).flat_map(|element| &element.tips);
+        let alone: Vec<Contents> = tips.map(|tip| forge.contents_of(&tip.tree)).chain([start]).collect();
+        let has_all = |path: &String| alone.iter().any(|one| one.get(path) == whole.get(path));
+        self.copied(group).iter().any(|path| !has_all(path))
     }
 
     /// A fan-out ends after all its elements, and as they did.
