@@ -6,6 +6,14 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
+#[path = "copies/agents.rs"]
+mod agents;
+#[path = "copies/boxes.rs"]
+mod boxes;
+#[path = "copies/conflicts.rs"]
+mod conflicts;
+#[path = "copies/killed.rs"]
+mod killed;
 mod support;
 
 use std::collections::BTreeMap;
@@ -26,6 +34,14 @@ fn repository() -> World {
 
 fn pipeline(world: &World, name: &str, text: &str) {
     world.write(&format!("pipelines/{name}.yaml"), &format!("name: {name}\n{text}"));
+}
+
+/// An agent that carries out a script; the script lies in the repository, and so in each copy.
+fn agent(world: &World, name: &str, script: &str) {
+    let profile = format!("---\nadapter: command\ncommand: [sh, {name}.sh]\n---\nWork.\n");
+    world.write(&format!("agents/{name}.md"), &profile);
+    world.write(&format!("{name}.sh"), &format!("set -eu\nPROMPT=$HOME/prompt; cat > $PROMPT\n{script}"));
+    world.commit();
 }
 
 /// A directory that boxes may write to and the test reads: a journal is there, and whoever waits.
