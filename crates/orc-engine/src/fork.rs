@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orc_domain::flow::{Flow, FlowSpec, Origin, Step, StepOutcome, StepState, TakenOver};
+use orc_domain::flow::{Flow, FlowSpec, Origin, SkipReason, Step, StepNo, StepOutcome, StepState, TakenOver};
 use orc_domain::graph::{Action, Graph, PhaseKind, Pipeline, SpecIndex};
 use orc_domain::ids::FlowId;
 use orc_domain::path::StepPath;
@@ -144,18 +144,19 @@ fn steps_to_run_again(flow: &Flow, pipeline: &Pipeline, named: Option<SpecIndex>
         again.extend(graph.descendants(named));
     }
     let roots = pipeline.roots();
+    // Elements that found their group full are no failure of their fan-out, and run now.
+    let undone = flow.steps.iter().filter(|step| done(step, flow).is_none());
+    let undone: BTreeSet<StepNo> = undone.filter_map(|step| Some(step.origin.element()?.group)).collect();
     for (at, step) in flow.steps.iter().take(roots).enumerate() {
-        let unfinished = !matches!(&step.state, StepState::Finished { outcome: StepOutcome::Skipped(_) });
-        if pipeline.steps[at].phase == PhaseKind::Main && done(step, flow).is_none() && unfinished {
+        let unfinished = (done(step, flow).is_none() && !may_skip_again(step)) || undone.contains(&step.no);
+        if pipeline.steps[at].phase == PhaseKind::Main && unfinished {
             again.insert(spec_index(at));
             again.extend(graph.descendants(spec_index(at)));
         }
     }
     let finally_failed = flow.steps.iter().take(roots).any(|step| {
         let finally = pipeline.steps[step.spec.0 as usize].phase == PhaseKind::Finally;
-        finally
-            && !matches!(&step.state, StepState::Finished { outcome: StepOutcome::Skipped(_) })
-            && done(step, flow).is_none()
+        finally && !may_skip_again(step) && done(step, flow).is_none()
     });
     if again.is_empty() && finally_failed {
         // `finally` always runs again as a whole; naming one of its steps says that there is something to do.
@@ -163,6 +164,13 @@ fn steps_to_run_again(flow: &Flow, pipeline: &Pipeline, named: Option<SpecIndex>
         again.extend(all.filter(|spec| pipeline.steps[spec.0 as usize].phase == PhaseKind::Finally));
     }
     again
+}
+
+/// Skipped for reasons of the pipeline, which are the same unless something before the step changes. A group that was full
+/// is none of them.
+const fn may_skip_again(step: &Step) -> bool {
+    let StepState::Finished { outcome: StepOutcome::Skipped(reason) } = &step.state else { return false };
+    matches!(reason, SkipReason::Condition | SkipReason::Parent { .. })
 }
 
 fn parents_run_again(spec: SpecIndex, pipeline: &Pipeline, again: &BTreeSet<SpecIndex>) -> bool {

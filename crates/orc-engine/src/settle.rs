@@ -46,7 +46,7 @@ impl Draft<'_> {
         let spec = self.spec(no);
         let (phase, counts) = (spec.phase, failed && !spec.continue_on_fail);
         self.leave_places(no);
-        self.hand_on(no);
+        self.hand_on(no, &outcome);
         let step = self.step(no);
         let (path, is_root) = (step.path.clone(), step.origin == Origin::Root);
         self.tell(Fact::StepFinished { path, outcome: outcome.clone() });

@@ -167,8 +167,13 @@ impl Draft<'_> {
     }
 
     /// A step that is over and made no commits of its own hands on those of its elements or rounds, or what it was handed.
-    pub(crate) fn hand_on(&mut self, no: StepNo) {
+    pub(crate) fn hand_on(&mut self, no: StepNo, outcome: &StepOutcome) {
         if self.resident.flow.spec.repositories.is_empty() || !self.step(no).tips.is_empty() {
+            return;
+        }
+        let given = self.resident.flow.spec.taken_over.contains_key(&self.step(no).path) && !self.joins(no);
+        if given && matches!(outcome, StepOutcome::Succeeded | StepOutcome::NoChange) {
+            // What was taken over was nothing but the base.
             return;
         }
         let step = self.step(no);

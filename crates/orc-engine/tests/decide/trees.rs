@@ -676,6 +676,31 @@ fn a_retry_of_a_flow_starts_from_what_was_made_before() {
 }
 
 #[test]
+fn a_result_that_is_the_base_is_taken_over_as_such() {
+    let body = vec![run("x").fresh()];
+    let main = vec![run("a"), repeat("r", 1, None, body).needs(&["a"]), run("z").needs(&["r"])];
+    let mut scene = begin(main);
+    scene.make("a", one(1));
+    assert_eq!(from(&scene.make("r~1/x", one(0)), "z"), Vec::<String>::new());
+    scene.fail("z");
+    assert_eq!(from(&carry_on(&scene, &Again::Unfinished).last, "z"), Vec::<String>::new());
+}
+
+#[test]
+fn whoever_found_a_group_full_runs_in_a_retry_and_what_depends_on_it_too() {
+    let fan = run("f").foreach(numbers(2)).concurrency(group("g", 1, OnLimit::Skip));
+    let mut scene = begin(vec![fan, run("c").needs(&["f"]), run("d").needs(&["c"])]);
+    assert_eq!(scene.picture()[4], "f[1]: skipped: the concurrency group `g` was full");
+    scene.make("f[0]", one(4));
+    scene.make("c", one(5));
+    scene.fail("d");
+    let mut retried = carry_on(&scene, &Again::Unfinished);
+    assert_eq!(starts(&retried.last), ["f[1]"]);
+    assert_eq!(from(&retried.make("f[1]", one(6)), "f"), ["f[0] 4", "f[1] 6"]);
+    assert_eq!(from(&retried.make("f", one(7)), "c"), ["f 7"], "what was made without it is made again");
+}
+
+#[test]
 fn a_retry_takes_over_what_was_made_of_elements_together() {
     let fan = || run("f").foreach(numbers(2)).on_conflict("mender");
     let mut scene = begin(vec![fan(), run("c").needs(&["f"])]);

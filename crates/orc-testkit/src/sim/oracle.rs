@@ -336,7 +336,10 @@ pub(crate) fn kept_by_retry(shadow: &Shadow) -> Vec<(usize, Option<&Value>)> {
         let step = &shadow.steps[at];
         let cancelled = outcome_of(step) == Some(&StepOutcome::Cancelled);
         let given = shadow.spec.taken_over.get(&step.path).filter(|_| cancelled);
-        let own = has_failed(step) || (cancelled && given.is_none());
+        // Whoever found a group full may find room in it the next time.
+        let full = |step: &Step| matches!(outcome_of(step), Some(StepOutcome::Skipped(SkipReason::Group { .. })));
+        let was_full = full(step) || shadow.elements(step.no).any(full);
+        let own = has_failed(step) || (cancelled && given.is_none()) || was_full;
         redone[at] = own || spec.needs.iter().any(|need| redone[need.0 as usize]);
         let leaf = shadow.plan.steps[at].fan.is_none();
         if spec.phase == PhaseKind::Main && leaf && !redone[at] && (ended_well(step) || given.is_some()) {

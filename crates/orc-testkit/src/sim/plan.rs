@@ -238,7 +238,7 @@ impl Draw<'_> {
             fixture = fixture.env("BROKEN", read("steps.nowhere.output"));
         }
         self.plans.insert(key, StepPlan { kind, when, fan, broken_env });
-        self.modify(fixture, kind)
+        self.modify(fixture, (kind, is_wide))
     }
 
     fn kind(&mut self, depth: u32) -> Kind {
@@ -294,9 +294,12 @@ impl Draw<'_> {
     }
 
     /// Where a step works; what is no run hands on what it is handed.
-    fn place(&mut self, mut fixture: StepFixture, kind: Kind) -> StepFixture {
+    fn place(&mut self, mut fixture: StepFixture, (kind, is_wide): (Kind, bool)) -> StepFixture {
         let dice = &mut *self.dice;
-        let choices = [(75, StartFrom::Parents), (8, StartFrom::Fresh), (8, StartFrom::None), (9, StartFrom::InPlace)];
+        // Hundreds of elements contradict each other a hundred times.
+        let none = if is_wide { 400 } else { 8 };
+        let choices =
+            [(75, StartFrom::Parents), (8, StartFrom::Fresh), (none, StartFrom::None), (9, StartFrom::InPlace)];
         let runs = matches!(kind, Kind::Run | Kind::Agent);
         let from = dice.weighted(&choices).filter(|_| runs).unwrap_or(StartFrom::Parents);
         fixture = fixture.starting(from);
@@ -306,7 +309,7 @@ impl Draw<'_> {
         if dice.permille(650) { fixture.on_conflict("mender") } else { fixture }
     }
 
-    fn modify(&mut self, mut fixture: StepFixture, kind: Kind) -> StepFixture {
+    fn modify(&mut self, mut fixture: StepFixture, (kind, is_wide): (Kind, bool)) -> StepFixture {
         let dice = &mut *self.dice;
         if dice.permille(200) {
             fixture = fixture.continue_on_fail();
@@ -331,7 +334,7 @@ impl Draw<'_> {
             fixture = fixture.budget(random_budget(dice));
         }
         if self.repositories > 0 {
-            fixture = self.place(fixture, kind);
+            fixture = self.place(fixture, (kind, is_wide));
         }
         let dice = &mut *self.dice;
         // Some outlast the deadline of `finally`.
