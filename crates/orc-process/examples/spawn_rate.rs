@@ -11,7 +11,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use orc_domain::ids::{InstanceId, RunId};
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::clock::Clock;
@@ -78,12 +80,21 @@ async fn run_executor(count: usize, directory: &Path, program: Option<&Path>) ->
     let executor = ProcessExecutor::with_boxes(instance, Arc::new(SystemClock), report, sandbox)?;
     let begin = tokio::time::Instant::now();
     let mut started = 0;
+    let mut starts = FuturesUnordered::new();
     for ended in 0..count {
         while started < count && started < ended + PARALLEL {
-            executor.start(launch(directory, program.is_some())).await?;
+            starts.push(executor.start(launch(directory, program.is_some())));
             started += 1;
         }
-        reports.recv().await;
+        // A box answers once its program runs, and others are begun meanwhile.
+        loop {
+            tokio::select! {
+                _ = reports.recv() => break,
+                Some(process) = starts.next() => {
+                    process?;
+                }
+            }
+        }
     }
     let took = begin.elapsed();
     executor.close().await;

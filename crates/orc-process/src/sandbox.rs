@@ -2,7 +2,8 @@
 //!
 //! The processes of a box, from the outside in:
 //! 1. `box-enter` ([`crate::inside`]), started by us. It joins the groups of the limits; as root it makes a view of mounts
-//!    of its own, mounts there what the box is to hold, and becomes the box user for good. It turns into
+//!    of its own, puts a root together there that has the system's programs and what the box is to hold and nothing else,
+//!    lets go of the machine's root, and becomes the box user for good. It turns into
 //! 2. `bwrap`, which makes the namespaces and waits outside of them. Inside it starts
 //! 3. `box-init`, the first process inside: it puts Landlock, seccomp and limits on, starts the program, collects whatever
 //!    loses its parent, and tells how the program ended. With it everything inside ends.
@@ -29,7 +30,7 @@ use orc_ports::executor::{BoxLimits, StartError};
 pub(crate) use blocking::refusal_of;
 pub use blocking::{BoxError, BoxedCommand, Finished, Stdin, Stdout};
 pub(crate) use line::{
-    Argument, Bounds, EGRESS, Entrance, HOME, Inside, Marks, OUTPUT, OWN_PROCESSES, RUN, Request, TEMP,
+    Argument, Bounds, EGRESS, Entrance, HOME, Inside, MERGED, Marks, OUTPUT, OWN_PROCESSES, RUN, Request, TEMP,
 };
 
 pub use crate::groups::LimitKind;

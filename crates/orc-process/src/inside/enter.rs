@@ -14,16 +14,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
-use rustix::process::{Gid, Uid};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change, unmount,
+};
+use rustix::process::{Gid, Uid, chdir, pivot_root};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::inside::{masks, targets};
 use crate::protocol::{self, Answer};
-use crate::sandbox::{Argument, Entrance};
+use crate::sandbox::{Argument, Entrance, MERGED};
 
-/// Where sources are mounted for the box user, in a view of mounts that nobody else has.
+/// Where the root for bwrap is put together, in a view of mounts that nobody else has.
 const STAGING: &str = "/run/orchestrator-box";
+/// The directory of the sources in it, by which the box user gets to each of them, wherever it lies.
+const SOURCES: &str = "/sources";
+/// The old root in the new one, for a moment.
+const OLD: &str = "/old";
 
 pub(super) fn run() -> ExitCode {
     // Only on failure does this return: else it has become bwrap.
@@ -86,6 +92,9 @@ fn prepare(control: &mut UnixStream) -> Result<Command, String> {
             }
         });
     }
+    if let Some(staging) = staging {
+        staging.enter().map_err(|error| format!("cannot make a root for bwrap: {error}"))?;
+    }
     if let Some((uid, gid)) = user {
         become_user(uid, gid).map_err(|error| format!("cannot become the user {uid}: {error}"))?;
     }
@@ -125,7 +134,8 @@ fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Places below [`STAGING`] in a view of mounts of our own.
+/// A root that holds the system's programs and the sources, and nothing else of the machine: what bwrap cannot see cannot
+/// get into a box by mistake, and it reads the table of all mounts for each that it makes.
 struct Staging {
     places: usize,
 }
@@ -138,32 +148,59 @@ impl Staging {
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         mount_change("/", private).map_err(|error| format!("cannot make its view of mounts private: {error}"))?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount("tmpfs", STAGING, "tmpfs", flags, Some(c"mode=0711"))
-            .map_err(|error| format!("cannot mount a directory in memory: {error}"))?;
+        let memory = |error: io::Error| format!("cannot mount a directory in memory: {error}");
+        mount("tmpfs", STAGING, "tmpfs", flags, Some(c"mode=0711")).map_err(|error| memory(error.into()))?;
+        fs::DirBuilder::new().mode(0o711).create(below(SOURCES)).map_err(memory)?;
         Ok(Self { places: 0 })
     }
 
+    /// Where the next source will be, once the root is entered.
     fn place(&mut self) -> PathBuf {
         self.places += 1;
-        Path::new(STAGING).join(self.places.to_string())
+        Path::new(SOURCES).join(self.places.to_string())
+    }
+
+    /// Makes it the root of this process, and lets go of the old one.
+    fn enter(self) -> io::Result<()> {
+        for name in ["usr", "etc", "dev", "proc"].into_iter().chain(MERGED) {
+            let (path, at) = (Path::new("/").join(name), Path::new(STAGING).join(name));
+            match fs::read_link(&path) {
+                Ok(target) => std::os::unix::fs::symlink(target, at)?,
+                Err(_) if !path.is_dir() => {}
+                Err(_) => {
+                    fs::create_dir(&at)?;
+                    // Of the devices bwrap takes a few; what is mounted below them is the machine's.
+                    if name == "dev" { mount_bind(&path, &at)? } else { mount_bind_recursive(&path, &at)? }
+                }
+            }
+        }
+        // bwrap works there.
+        fs::create_dir(below("/tmp"))?;
+        fs::create_dir(below(OLD))?;
+        pivot_root(STAGING, below(OLD))?;
+        chdir("/")?;
+        unmount(OLD, UnmountFlags::DETACH)?;
+        fs::remove_dir(OLD)
     }
 
     fn bind(&mut self, source: &Path) -> Result<PathBuf, String> {
         let failed = |error: io::Error| format!("cannot mount `{}`: {error}", source.display());
         let place = self.place();
+        let at = below(&place);
         if fs::metadata(source).map_err(failed)?.is_dir() {
-            fs::create_dir(&place).map_err(failed)?;
+            fs::create_dir(&at).map_err(failed)?;
         } else {
-            File::create(&place).map(drop).map_err(failed)?;
+            File::create(&at).map(drop).map_err(failed)?;
         }
-        mount_bind_recursive(source, &place).map_err(|error| failed(error.into()))?;
+        mount_bind_recursive(source, &at).map_err(|error| failed(error.into()))?;
         Ok(place)
     }
 
     fn overlay(&mut self, lower: &[PathBuf], upper: &Path, work: &Path) -> Result<PathBuf, String> {
         let failed = |error: io::Error| format!("cannot mount layers over `{}`: {error}", upper.display());
         let place = self.place();
-        fs::create_dir(&place).map_err(failed)?;
+        let at = below(&place);
+        fs::create_dir(&at).map_err(failed)?;
         let mut options = b"redirect_dir=on,lowerdir=".to_vec();
         for (index, layer) in lower.iter().enumerate() {
             if index > 0 {
@@ -177,9 +214,15 @@ impl Staging {
         }
         let options = std::ffi::CString::new(options).map_err(|error| failed(error.into()))?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount("overlay", &place, "overlay", flags, Some(options.as_c_str())).map_err(|error| failed(error.into()))?;
+        mount("overlay", &at, "overlay", flags, Some(options.as_c_str())).map_err(|error| failed(error.into()))?;
         Ok(place)
     }
+}
+
+/// A path of the new root, as it is called while the old one is there.
+fn below(path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    Path::new(STAGING).join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// A path as overlayfs reads it (`Documentation/filesystems/overlayfs.rst`: colons and backslashes are escaped; commas too,

@@ -48,7 +48,7 @@ const ETC: [&str; 9] = [
 /// Private keys among them: a group of ours could read them, and nobody inside needs them.
 const PRIVATE: [&str; 2] = ["/etc/ssl/private", "/etc/pki/tls/private"];
 /// Directories that are links into `/usr` where that is merged.
-const MERGED: [&str; 5] = ["bin", "lib", "lib32", "lib64", "sbin"];
+pub(crate) const MERGED: [&str; 5] = ["bin", "lib", "lib32", "lib64", "sbin"];
 
 /// What `box-enter` is told: the first frame on its standard input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
