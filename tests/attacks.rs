@@ -595,7 +595,10 @@ fn check_what_is_told(user: u32) {
     let all = ["asks", "calm", "keys"].map(|step| (step.to_owned(), "succeeded".to_owned()));
     assert_eq!(machine.ends(&flow), all.into(), "{out}\n{err}\n{told}");
     // Whoever reads the log of the step finds it too.
-    assert!(told.lines().any(|line| line.contains("sandboxViolation") && line.contains("keyctl")), "{told}");
+    for what in ["keyctl", "169.254.169.254"] {
+        let lines = told.lines().filter(|line| line.contains("SandboxViolation") && line.contains(what));
+        assert_eq!(lines.count(), 1, "{what}: {told}");
+    }
     let document = machine.json(&["incidents"]);
     let incidents = document["incidents"].as_array().unwrap();
     for (step, what) in [("keys", Some("keyctl")), ("asks", Some("169.254.169.254")), ("calm", None)] {

@@ -87,6 +87,8 @@ fn a_host_that_is_not_listed_is_refused_and_told() {
     let events = world.run_to(0, &["logs", &flow, "--events", "--output", "jsonl"]).out;
     let told: Vec<&str> = events.lines().filter(|line| line.contains("\"SandboxViolation\"")).collect();
     assert!(!told.is_empty() && told.iter().all(|line| line.contains("other.example")), "{events}");
+    let log = world.run_to(0, &["logs", &flow]).out;
+    assert!(log.lines().any(|line| line.contains("SandboxViolation: network: other.example")), "{log}");
 }
 
 #[test]

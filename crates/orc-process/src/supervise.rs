@@ -11,7 +11,7 @@ use std::rc::Rc;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all, pending};
 use futures_util::stream::FuturesUnordered;
-use orc_domain::confine::Violation;
+use orc_domain::confine::{Violation, ViolationKind};
 use orc_domain::run::Process;
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::executor::{self, Exit, Launch, OutputFile, Report, StartError, Tap};
@@ -85,6 +85,8 @@ pub(crate) struct Supervised {
     killed: bool,
     /// Its box, if it is in one.
     control: Option<Control>,
+    /// Refusals that the log has.
+    noted: BTreeSet<(ViolationKind, String)>,
     shared: Rc<Shared>,
 }
 
@@ -122,6 +124,7 @@ pub(crate) fn start(mut launch: Launch, shared: &Rc<Shared>) -> Result<(Process,
         log,
         killed: false,
         control,
+        noted: BTreeSet::new(),
         shared: Rc::clone(shared),
     };
     Ok((process, supervised))
@@ -147,6 +150,8 @@ impl Supervised {
             Some(control) => control.violations().await,
             None => Vec::new(),
         };
+        // What its proxy and its limits refused is known only now.
+        violations.iter().for_each(|violation| self.note_violation(violation));
         if let (Some((_, reply)), Some(control)) = (asker, &mut self.control)
             && !control.is_started()
         {
@@ -216,9 +221,13 @@ impl Supervised {
         asker
     }
 
+    /// Writes a refusal into the log, once; `SandboxViolation` is its name in the events too.
     fn note_violation(&mut self, violation: &Violation) {
-        let text = format!("sandboxViolation: {}: {}", violation.kind.word(), violation.what);
-        self.log.note(self.shared.clock.now(), text);
+        let Violation { kind, what, count } = violation;
+        if self.noted.insert((*kind, what.clone())) {
+            let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
+            self.log.note(self.shared.clock.now(), format!("SandboxViolation: {}: {what}{times}", kind.word()));
+        }
     }
 
     /// Takes output and requests until the leader has ended. Gives back who still waits to hear whether it began.
