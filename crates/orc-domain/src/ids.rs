@@ -181,6 +181,10 @@ id_type!(
     HoldId, "hold"
 );
 id_type!(
+    /// One call of a model. Ours: what providers name their answers by repeats and is missing.
+    CallId, "call"
+);
+id_type!(
     /// One process of the orchestrator from start to end; never reused, not even by a restart.
     InstanceId, "inst"
 );

@@ -4,6 +4,8 @@
 pub mod adapter;
 pub mod clock;
 pub mod executor;
+pub mod gateway;
+pub mod ledger;
 pub mod log;
 pub mod notifier;
 pub mod reader;
