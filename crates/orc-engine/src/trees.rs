@@ -128,8 +128,10 @@ impl Draft<'_> {
         };
         let runs = self.spec(no).action.is_run();
         let made = |step: &&Step| !runs || step.tips.iter().any(|tip| !tip.tree.0.iter().all(is_old));
-        let elements = self.resident.below(no).filter(made);
-        let tips = without_repeats(elements.flat_map(|step| step.tips.iter().cloned()), &base);
+        let elements = || self.resident.below(no).filter(made);
+        let tips = elements().flat_map(|step| step.tips.iter().cloned());
+        let stayed = start.iter().filter(|_| elements().any(|step| step.tips.is_empty())).cloned();
+        let tips = without_repeats(stayed.chain(tips), &base);
         if tips.is_empty() { start } else { tips }
     }
 
@@ -181,6 +183,8 @@ impl Draft<'_> {
             StepState::Waiting(Wait::Elements(_)) => self.results_of_elements(no),
             StepState::Waiting(Wait::Round(round)) => self.tips_of_body(self.resident.repeat_body(no, round.first)),
             _ if self.joins(no) => self.results_of_elements(no),
+            // A thousand elements that made nothing do not each hand on what their fan-out was handed.
+            _ if step.origin.element().is_some() && step.merging.so_far().is_none() => return,
             _ => self.starts_from(no),
         };
         if !tips.is_empty() {

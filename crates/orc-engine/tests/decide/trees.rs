@@ -255,7 +255,20 @@ fn a_fan_out_of_steps_without_copies_merges_nothing() {
         scene.make("b", one(2));
         scene.deliver("f[0]");
         assert_eq!(from(&scene.deliver("f[1]"), "c"), ["a 1", "b 2"]);
+        assert_eq!(scene.tips("f[0]"), Vec::<String>::new(), "a thousand of them would repeat it a thousand times");
     }
+}
+
+#[test]
+fn a_fan_out_of_child_flows_keeps_what_those_that_failed_were_handed() {
+    let inner = pipeline(vec![run("x").fresh()], vec![]);
+    let fan = child("f", &inner).foreach(numbers(2)).needs(&["a"]).continue_on_fail();
+    let mut scene = begin(vec![run("a"), fan, run("c").needs(&["f"])]);
+    scene.make("a", one(1));
+    let flow = scene.child("f[0]");
+    let (outcome, tips) = (FlowOutcome::Succeeded, vec![tip_of(&"x".parse().unwrap(), one(4))]);
+    scene.hear(Input::ChildEnded { flow, outcome, output: None, tips, detail: String::new() });
+    assert_eq!(from(&scene.child_ended("f[1]", FlowOutcome::Failed), "c"), ["a 1", "f[0]/x 4"]);
 }
 
 #[test]

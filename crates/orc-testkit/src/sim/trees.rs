@@ -169,9 +169,16 @@ impl Shadow {
     }
 
     fn of_elements(&self, forge: &Forge, group: &Step) -> Contents {
-        let all = united(self.elements(group.no).map(|element| forge.contents(&element.tips)));
-        // Without elements, or where none of them has anything to hand on, what was given to all of them goes on.
-        if all.is_empty() { self.starts(forge, group) } else { all }
+        let mut elements = self.elements(group.no).peekable();
+        if elements.peek().is_none() {
+            return self.starts(forge, group);
+        }
+        united(elements.map(|element| self.of_element(forge, element)))
+    }
+
+    /// One that made nothing hands on what its fan-out was handed, and does not say so.
+    fn of_element(&self, forge: &Forge, element: &Step) -> Contents {
+        if element.tips.is_empty() { self.starts(forge, element) } else { forge.contents(&element.tips) }
     }
 
     /// What the steps of a round hand on that no other step of it needs.
@@ -210,7 +217,7 @@ impl Shadow {
                 (None, Some(given)) if all_given && !given.tips.is_empty() => forge.contents(&given.tips),
                 _ => elements,
             }
-        } else if let Some(given) = given.filter(|given| !given.tips.is_empty()) {
+        } else if let Some(given) = given {
             forge.contents(&given.tips)
         } else {
             match &self.spec_of(step).action {
@@ -223,7 +230,10 @@ impl Shadow {
                 },
             }
         };
-        same(evidence, &step.path, (forge.contents(&step.tips), wanted), "hands on")
+        let nothing = step.origin.element().is_some() && step.tips.is_empty();
+        // Nothing of its own: what it would be without its fan-out is the base.
+        let found = if nothing && !wanted.is_empty() { self.starts(forge, step) } else { forge.contents(&step.tips) };
+        same(evidence, &step.path, (found, wanted), "hands on")
     }
 
     /// A conflict becomes a run that resolves it, or the end of its step. What was resolved is what somebody made of it.
