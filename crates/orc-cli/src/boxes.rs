@@ -292,8 +292,8 @@ pub(crate) struct InBox(pub(crate) Sandbox);
 impl orc_worktree::Boxes for InBox {
     fn run(&self, command: orc_worktree::Command) -> Result<orc_worktree::Said, String> {
         let orc_worktree::Command { argv, env, mounts, home, wall, output_bytes } = command;
-        let confinement =
-            Confinement { mounts, home, masked: Vec::new(), network: BTreeSet::new(), limits: GIT_LIMITS };
+        let (masked, network, doors) = (Vec::new(), BTreeSet::new(), Vec::new());
+        let confinement = Confinement { mounts, home, masked, network, doors, limits: GIT_LIMITS };
         let finished = self.0.run(BoxedCommand {
             confinement: &confinement,
             argv: &argv,

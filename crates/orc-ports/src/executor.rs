@@ -56,8 +56,19 @@ pub struct Confinement {
     pub masked: Vec<PathBuf>,
     /// Hosts that it may reach, in the form of [`orc_domain::confine::BoxRules::network`]; empty: there is no network.
     pub network: BTreeSet<String>,
+    /// Ways to what listens on the machine, open with and without a network; ports differ.
+    pub doors: Vec<Door>,
     /// Bounds.
     pub limits: BoxLimits,
+}
+
+/// A way out of a box, to one socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// A unix socket of the machine, on which somebody listens before the box starts. The executor gives it to the box user.
+    pub socket: PathBuf,
+    /// Where programs inside find it: this port of 127.0.0.1.
+    pub port: u16,
 }
 
 /// A directory or file of the machine in a box.

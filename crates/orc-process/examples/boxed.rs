@@ -27,6 +27,7 @@ fn main() -> anyhow::Result<ExitCode> {
         home: PathBuf::new(),
         masked: Vec::new(),
         network: BTreeSet::new(),
+        doors: Vec::new(),
         limits: BoxLimits { processes: 256, memory_bytes: 1 << 30, disk_bytes: 1 << 30, open_files: 1024 },
     };
     let finished = sandbox.run(BoxedCommand {

@@ -53,6 +53,7 @@ fn launch(directory: &Path, boxed: bool) -> Launch {
         home: directory.join("home"),
         masked: Vec::new(),
         network: BTreeSet::new(),
+        doors: Vec::new(),
         limits,
     };
     Launch {

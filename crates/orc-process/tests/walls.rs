@@ -46,8 +46,8 @@ impl Copy {
         std::fs::create_dir(&place).unwrap();
         let copy = Source::Path(place);
         let mounts = vec![Mount { source: copy, at: "/copy".into(), writable: true }];
-        let (home, masked, network) = (PathBuf::new(), Vec::new(), BTreeSet::new());
-        let confinement = Confinement { mounts, home, masked, network, limits: LIMITS };
+        let (home, masked, network, doors) = (PathBuf::new(), Vec::new(), BTreeSet::new(), Vec::new());
+        let confinement = Confinement { mounts, home, masked, network, doors, limits: LIMITS };
         let copy = Self { directory, sandbox, confinement };
         copy.hand_over(&copy.path(""));
         copy

@@ -175,6 +175,7 @@ pub(crate) async fn settle(
         mounts,
         home: shell.data.home(who.flow, who.path),
         network: rules.network,
+        doors: Vec::new(),
         limits: shell.shape.boxes.limits,
     };
     shell.places.enter(who.run, left);

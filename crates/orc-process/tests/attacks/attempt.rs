@@ -166,6 +166,7 @@ pub(crate) fn confinement(place: &Place) -> Confinement {
         home: place.path("home"),
         masked: Vec::new(),
         network: std::collections::BTreeSet::new(),
+        doors: Vec::new(),
         limits: BoxLimits { processes: 256, memory_bytes: 1 << 30, disk_bytes: 1 << 30, open_files: 1024 },
     }
 }

@@ -36,7 +36,8 @@ pub(crate) struct Real(pub(crate) Sandbox);
 impl Boxes for Real {
     fn run(&self, command: orc_worktree::Command) -> Result<Said, String> {
         let orc_worktree::Command { argv, env, mounts, home, wall, output_bytes } = command;
-        let confinement = Confinement { mounts, home, masked: Vec::new(), network: BTreeSet::new(), limits: LIMITS };
+        let (masked, network, doors) = (Vec::new(), BTreeSet::new(), Vec::new());
+        let confinement = Confinement { mounts, home, masked, network, doors, limits: LIMITS };
         let finished = self.0.run(BoxedCommand {
             confinement: &confinement,
             argv: &argv,
@@ -59,6 +60,7 @@ pub(crate) fn in_box(sandbox: &Sandbox, copy: &Prepared, script: &str) -> anyhow
         home: PathBuf::new(),
         masked: Vec::new(),
         network: BTreeSet::new(),
+        doors: Vec::new(),
         limits: LIMITS,
     };
     let mut env: BTreeMap<String, String> = BTreeMap::from([("PATH".to_owned(), SEARCHED.to_owned())]);

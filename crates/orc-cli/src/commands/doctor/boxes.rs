@@ -69,6 +69,7 @@ fn inside(sandbox: &Sandbox) -> Result<BTreeMap<String, String>, String> {
         home: PathBuf::new(),
         masked: Vec::new(),
         network: std::collections::BTreeSet::new(),
+        doors: Vec::new(),
         limits: BoxLimits { processes: 64, memory_bytes: 0, disk_bytes: 0, open_files: 256 },
     };
     let argv = ["/bin/sh", "-c", LOOK].map(str::to_owned);
