@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Violation;
 
 /// What a crate of ours may use of ours, outside of its tests.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("orc-domain", &[]),
     ("orc-spec", &["orc-domain"]),
     ("orc-engine", &["orc-domain"]),
@@ -21,6 +21,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("orc-process", &["orc-domain", "orc-kernel", "orc-ports"]),
     ("orc-worktree", &["orc-domain", "orc-ports", "orc-process"]),
     ("orc-adapters", &["orc-domain", "orc-ports"]),
+    ("orc-gateway", &["orc-domain", "orc-ports"]),
     ("orc-notify", &["orc-domain", "orc-ports"]),
     ("orc-runtime", &["orc-domain", "orc-engine", "orc-ports"]),
     (
@@ -33,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "orc-store-sqlite",
             "orc-process",
             "orc-adapters",
+            "orc-gateway",
             "orc-notify",
             "orc-runtime",
             "orc-worktree",
