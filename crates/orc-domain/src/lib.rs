@@ -33,6 +33,7 @@ pub mod principal;
 pub mod profile;
 pub mod request;
 pub mod run;
+pub mod script;
 pub mod suggest;
 pub mod time;
 pub mod transition;
