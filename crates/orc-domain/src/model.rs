@@ -42,6 +42,17 @@ impl fmt::Display for Protocol {
     }
 }
 
+/// What a program wants of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Want {
+    /// An answer; costs.
+    Answer,
+    /// How many tokens a request has; free.
+    Count,
+    /// Which models there are; free.
+    Models,
+}
+
 /// Tokens of one call or of many, by the class that is priced; no token is in two of them. Sums stay at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -4,3 +4,6 @@
 //! changes a request in three places only: credentials, the output limit, and `include_usage`.
 
 pub mod provider;
+mod shape;
+
+pub use shape::{Credential, HttpShape, Key, ProviderKind, ProviderShape, RateLimits, Shape, Times, Unpriced};

@@ -5,20 +5,10 @@
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 use orc_domain::ids::RunId;
 use orc_domain::model::Protocol;
-
-/// What a program wants of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Want {
-    /// An answer; costs.
-    Answer,
-    /// How many tokens a request has; free.
-    Count,
-    /// Which models there are; free.
-    Models,
-}
+pub use orc_domain::model::Want;
+pub use orc_ports::gateway::{Answer as Incoming, Broken};
 
 /// A request on its way out, credentials not yet in it.
 #[derive(Clone, Debug)]
@@ -37,39 +27,6 @@ pub struct Outgoing {
     pub body: Bytes,
     /// The run, for those who keep records by run.
     pub run: Option<RunId>,
-}
-
-/// The head of an answer, and its body as it comes.
-pub struct Incoming {
-    /// Its status.
-    pub status: u16,
-    /// Its headers as they came, without those that belong to one connection; names in lower case.
-    pub headers: Vec<(String, String)>,
-    /// Its body.
-    pub body: BoxStream<'static, Result<Bytes, Broken>>,
-}
-
-impl std::fmt::Debug for Incoming {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Incoming").field("status", &self.status).finish_non_exhaustive()
-    }
-}
-
-/// A body that ended before its end.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
-    /// The connection was cut.
-    #[error("the answer was cut: {why}")]
-    Cut {
-        /// In the words of the transport.
-        why: String,
-    },
-    /// Nothing came for too long.
-    #[error("nothing came for {} s", seconds)]
-    Idle {
-        /// How long.
-        seconds: u64,
-    },
 }
 
 /// Why there is no answer at all.

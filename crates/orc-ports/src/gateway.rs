@@ -10,11 +10,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use orc_domain::agent::Usage;
 use orc_domain::ids::RunId;
 use orc_domain::ledger::Account;
 use orc_domain::meter::{Limits, Owner, Refusal};
+use orc_domain::model::{Protocol, Want};
 use orc_domain::time::Timestamp;
 
 use crate::store::StoreError;
@@ -118,6 +121,59 @@ pub struct Metered {
     pub parked: Option<(String, Timestamp)>,
 }
 
+/// A call of a run, as its program made it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The run; one that is not open is refused.
+    pub run: RunId,
+    /// How it talks.
+    pub protocol: Protocol,
+    /// What it wants.
+    pub want: Want,
+    /// What follows the protocol's own path: a query with its `?`, or nothing.
+    pub query: String,
+    /// Its headers as they came, names in lower case. Credentials in them are dropped.
+    pub headers: Vec<(String, String)>,
+    /// Its body as it came.
+    pub body: Bytes,
+}
+
+/// The head of an answer, and its body as it comes. Dropping it gives the call up, which is settled all the same.
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its headers as they came, without those that belong to one connection; names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// Its body.
+    pub body: BoxStream<'static, Result<Bytes, Broken>>,
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// A body that ended before its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// The connection was cut.
+    #[error("the answer was cut: {why}")]
+    Cut {
+        /// In the words of the transport.
+        why: String,
+    },
+    /// Nothing came for too long.
+    #[error("nothing came for {} s", seconds)]
+    Idle {
+        /// How long.
+        seconds: u64,
+    },
+    /// The run was closed.
+    #[error("the way of the run to the gateway was closed")]
+    Closed,
+}
+
 /// Why a run cannot have a way to the gateway.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -157,6 +213,10 @@ pub enum OpenError {
 pub trait Gateway: Send + Sync {
     /// Opens the way for a run.
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Door, OpenError>>;
+
+    /// Makes a call of a run in this process: what its program would get at its door. Refusals and failures are answers in
+    /// the form of the protocol.
+    fn call(&self, request: Request) -> BoxFuture<'static, Answer>;
 
     /// What a run used so far; nothing for one that is not open.
     fn metered(&self, run: RunId) -> Metered;

@@ -49,7 +49,7 @@ const PURE: [(&str, &[&str]); 4] = [
     ("orc-domain", &["boon", "idna", "jiff", "petgraph", "serde", "serde_json", "sha2", "thiserror", "uuid"]),
     ("orc-spec", &["annotate-snippets", "granit-parser", "petgraph", "serde", "serde_json", "thiserror"]),
     ("orc-engine", &["serde", "serde_json", "thiserror", "uuid"]),
-    ("orc-ports", &["futures-util", "serde", "serde_json", "thiserror"]),
+    ("orc-ports", &["bytes", "futures-util", "serde", "serde_json", "thiserror"]),
 ];
 
 /// Must not be reachable from rings 0 to 2 by any path.
