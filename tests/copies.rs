@@ -14,6 +14,8 @@ mod boxes;
 mod conflicts;
 #[path = "copies/killed.rs"]
 mod killed;
+#[path = "copies/leftovers.rs"]
+mod leftovers;
 mod support;
 
 use std::collections::BTreeMap;

@@ -68,7 +68,6 @@ impl Scene {
         let world = repository();
         let board = Board::new(&world);
         world.write("step.sh", STEP);
-        pipeline(&world, "next", "steps: { look: { run: 'true' } }\n");
         agent(&world, "coder", ". ./step.sh\necho done\n");
         pipeline(&world, "long", &format!("{}{LONG}", board.open()));
         Self { world, board }
@@ -143,8 +142,8 @@ impl Scene {
     fn resume(&self) {
         let flow = self.world.flow_of("long").unwrap();
         if self.is_over(&flow) {
-            // Whoever comes next removes what is left of it.
-            self.world.run_to(0, &["run", "next"]);
+            // Nothing is left to be done but to remove what is left of it.
+            self.world.run_to(0, &["flows", "resume", "--all"]);
             return;
         }
         let running = self.world.start(&["flows", "resume", "--all"]);

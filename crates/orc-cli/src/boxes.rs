@@ -14,12 +14,12 @@ use orc_domain::graph::RepositorySpec;
 use orc_domain::identity::Author;
 use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::principal::Principal;
-use orc_domain::tree::{PrivateCopy, Repository, Tip, Tree};
+use orc_domain::tree::{CommitId, PrivateCopy, Repository, Tip, Tree};
 use orc_ports::clock::Clock;
 use orc_ports::executor::{BoxLimits, Confinement, Exit, Mount};
 use orc_ports::worktrees::{
-    Conversation, CopyEntry, ExtractError, Freed, Harvest, Harvested, Pinned, Prepared, SavedRef, WorktreeError,
-    Worktrees,
+    Conversation, CopyEntry, ExtractError, Freed, Harvest, Harvested, Owners, Pinned, Prepared, SavedRef,
+    WorktreeError, Worktrees,
 };
 use orc_process::sandbox::{BoxUser, BoxedCommand, Missing, Sandbox, SandboxSettings, Stdin, Stdout};
 use orc_runtime::{BoxShape, CoAuthors};
@@ -115,16 +115,16 @@ impl Context {
         // Mistakes in settings end whoever starts something; here they only keep copies closed.
         let settings = self.settings(&LimitArgs::default()).map_err(|error| error.to_string());
         let root = self.data.worktrees();
-        let copies = root.join("copies");
+        let at = root.clone();
         let clock = host::clock();
         let data = self.data.clone();
         let open = move || {
             // First, so that what lies in it is closed to others from the beginning.
             data.make().map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
             let settings = settings.as_ref().map_err(Clone::clone)?;
-            open_worktrees(root.clone(), (instance, Arc::clone(&clock)), settings)
+            open_worktrees(at.clone(), (instance, Arc::clone(&clock)), settings)
         };
-        Arc::new(OnDemand { open: Box::new(open), opened: OnceLock::new(), copies })
+        Arc::new(OnDemand { open: Box::new(open), opened: OnceLock::new(), root })
     }
 }
 
@@ -171,11 +171,16 @@ type Open = dyn Fn() -> Result<Arc<dyn Worktrees>, String> + Send + Sync;
 struct OnDemand {
     open: Box<Open>,
     opened: OnceLock<Result<Arc<dyn Worktrees>, String>>,
-    /// There can be copies only if this is there.
-    copies: PathBuf,
+    /// Where they lie.
+    root: PathBuf,
 }
 
 impl OnDemand {
+    /// There can be copies only if this is there.
+    fn copies(&self) -> PathBuf {
+        self.root.join("copies")
+    }
+
     fn get(&self) -> Result<&Arc<dyn Worktrees>, WorktreeError> {
         let opened = self.opened.get_or_init(|| (self.open)());
         opened.as_ref().map_err(|what| WorktreeError::Box { what: what.clone() })
@@ -246,14 +251,36 @@ impl Worktrees for OnDemand {
     }
 
     fn collect(&self, flow: FlowId) -> BoxFuture<'_, Result<Freed, WorktreeError>> {
-        if self.opened.get().is_none() && !self.copies.exists() {
+        if self.opened.get().is_none() && !self.copies().exists() {
             return async { Ok(Freed::default()) }.boxed();
         }
         self.call(|worktrees| worktrees.collect(flow))
     }
 
+    fn owners(&self) -> BoxFuture<'_, Result<Owners, WorktreeError>> {
+        let is_empty = |name| std::fs::read_dir(self.root.join(name)).is_ok_and(|mut all| all.next().is_none());
+        if self.opened.get().is_none() && (!self.copies().exists() || ["copies", "homes"].into_iter().all(is_empty)) {
+            return async { Ok(Owners::default()) }.boxed();
+        }
+        self.call(|worktrees| worktrees.owners())
+    }
+
+    fn tidy(&self) -> BoxFuture<'_, Result<u64, WorktreeError>> {
+        if self.opened.get().is_none() && !self.copies().exists() {
+            return async { Ok(0) }.boxed();
+        }
+        self.call(|worktrees| worktrees.tidy())
+    }
+
+    fn forget(&self, flows: BTreeSet<FlowId>, needed: BTreeSet<CommitId>) -> BoxFuture<'_, Result<(), WorktreeError>> {
+        if flows.is_empty() || (self.opened.get().is_none() && !self.copies().exists()) {
+            return async { Ok(()) }.boxed();
+        }
+        self.call(|worktrees| worktrees.forget(flows, needed))
+    }
+
     fn list(&self) -> BoxFuture<'_, Result<Vec<CopyEntry>, WorktreeError>> {
-        if self.opened.get().is_none() && !self.copies.exists() {
+        if self.opened.get().is_none() && !self.copies().exists() {
             return async { Ok(Vec::new()) }.boxed();
         }
         self.call(|worktrees| worktrees.list())
@@ -275,7 +302,7 @@ impl Worktrees for OnDemand {
     }
 
     fn rescued(&self, flow: FlowId, repositories: &[Repository]) -> Vec<SavedRef> {
-        if repositories.is_empty() || !self.copies.exists() {
+        if repositories.is_empty() || !self.copies().exists() {
             return Vec::new();
         }
         self.get().map(|worktrees| worktrees.rescued(flow, repositories)).unwrap_or_default()

@@ -9,6 +9,7 @@
 //! - No git that runs outside a box reads anything that an agent could have written, but objects that it checked.
 //! - Everything is safe to ask again: an instance may have died at any point of the time before.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
@@ -17,7 +18,7 @@ pub use orc_domain::identity::Author;
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::path::StepPath;
 use orc_domain::time::Timestamp;
-use orc_domain::tree::{Conflict, PrivateCopy, Repository, Tip, Tree};
+use orc_domain::tree::{CommitId, Conflict, PrivateCopy, Repository, Tip, Tree};
 
 use crate::executor::Mount;
 
@@ -221,6 +222,15 @@ pub struct Freed {
     pub bytes: u64,
 }
 
+/// Whose copies and homes there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owners {
+    /// Flows.
+    pub flows: BTreeSet<FlowId>,
+    /// What lies where copies do and belongs to nobody; it stays.
+    pub unknown: Vec<PathBuf>,
+}
+
 /// Makes, keeps and removes private copies.
 pub trait Worktrees: Send + Sync {
     /// The commits that a flow starts from: what is asked for, seen from `directory`; nothing asked: the repository that
@@ -269,6 +279,20 @@ pub trait Worktrees: Send + Sync {
     /// Removes the copies, homes and references that nobody needs of a flow that is over: copies with unsaved work are
     /// rescued first; references of results stay.
     fn collect(&self, flow: FlowId) -> BoxFuture<'_, Result<Freed, WorktreeError>>;
+
+    /// Flows of which something is there that [`collect`](Worktrees::collect) removes.
+    fn owners(&self) -> BoxFuture<'_, Result<Owners, WorktreeError>>;
+
+    /// Removes what copies are made from and none stands on; its bytes. What is made from it next is made anew.
+    fn tidy(&self) -> BoxFuture<'_, Result<u64, WorktreeError>>;
+
+    /// Removes the references of flows that nobody asks for any more, but those of commits that others need. What only
+    /// they held goes from the disk a day later at the earliest.
+    fn forget(
+        &self,
+        flows: BTreeSet<FlowId>,
+        needed: BTreeSet<CommitId>,
+    ) -> BoxFuture<'_, Result<(), WorktreeError>>;
 
     /// All copies there are.
     fn list(&self) -> BoxFuture<'_, Result<Vec<CopyEntry>, WorktreeError>>;

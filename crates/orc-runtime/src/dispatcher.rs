@@ -17,12 +17,14 @@ use orc_ports::store::{Instance, Store, StoreError};
 use orc_ports::worktrees::Worktrees;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{RwLock, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::children;
 use crate::consumers::{self, CONSUMERS};
 use crate::data_dir::DataDir;
 use crate::flow_loop::load;
 use crate::groups::Groups;
+use crate::leftovers;
 use crate::parked::{self, Parked};
 use crate::places::Places;
 use crate::recovery::{self, Recovered};
@@ -180,6 +182,7 @@ impl Dispatcher {
         for row in CONSUMERS {
             shell.tasks.spawn("consumer", consumers::run(Arc::clone(&shell), row));
         }
+        shell.tasks.spawn("leftovers", leftovers::run(Arc::clone(&shell)));
         if !shell.shape.retention.is_for_ever() {
             shell.tasks.spawn("retention", retention::run(Arc::clone(&shell)));
         }
@@ -286,6 +289,11 @@ impl Dispatcher {
 
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.shell.tasks
+    }
+
+    /// Removes the private copies of flows that are over, and returns when that is done.
+    pub async fn remove_leftovers(&self) {
+        leftovers::remove(&self.shell, &CancellationToken::new()).await;
     }
 
     /// Changes after each commit.

@@ -23,6 +23,7 @@ mod endings;
 mod flow_loop;
 mod follow;
 mod groups;
+mod leftovers;
 pub mod notifications;
 mod parked;
 mod places;

@@ -2,9 +2,9 @@
 //!
 //! A holder looks once when it begins and every hour. Each removal is a step of its own and safe to repeat, so one that
 //! ends in the middle leaves nothing half done: the files of a flow go before its rows, because rows lead to files. Never
-//! removed: a flow that is not over, one that such a flow was made from by `retry`, the children of both, files that a
-//! flow which stays took over, and an event that a consumer has not read. Definitions stay: a flow that is being started
-//! may refer to one.
+//! removed: a flow that is not over, one that such a flow was made from by `retry`, the children of both and of any other
+//! that stays, files and commits that a flow which stays took over, and an event that a consumer has not read. Definitions
+//! stay: a flow that is being started may refer to one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -15,12 +15,14 @@ use std::sync::Arc;
 use orc_domain::flow::{FlowHead, FlowSpec, FlowState};
 use orc_domain::ids::FlowId;
 use orc_domain::time::{Millis, Timestamp};
+use orc_domain::tree::CommitId;
 use orc_ports::reader::{FlowFilter, Reader};
 use orc_ports::store::{Store, StoreError};
+use orc_ports::worktrees::Worktrees;
 
 use crate::consumers::CONSUMERS;
 use crate::data_dir::DataDir;
-use crate::shell::Shell;
+use crate::shell::{Shell, chain};
 
 /// Time between two looks of a holder.
 const PAUSE: Millis = Millis::from_secs(3600);
@@ -60,6 +62,8 @@ pub struct Removable {
     pub artifacts: Vec<(FlowId, u64)>,
     /// Events that go: the position before the first one, and of the last one.
     pub events: (u64, u64),
+    /// Commits that flows which stay hand on or took over.
+    needed: BTreeSet<CommitId>,
     /// A flow that ended before then may go.
     runs_before: Option<Timestamp>,
 }
@@ -111,7 +115,7 @@ impl Removable {
         if let Some(keep) = &retention.runs {
             found.runs_before = Some(keep.before(now));
             found.flows = flows(reader, keep, &needed, now).await?;
-            found.artifacts = artifacts(reader, data, &found.flows).await?;
+            (found.artifacts, found.needed) = artifacts(reader, data, &found.flows).await?;
         }
         if let Some(keep) = &retention.events {
             found.events = events(reader, keep, &needed, now).await?;
@@ -127,7 +131,7 @@ impl Removable {
     pub async fn remove(
         &self,
         store: &dyn Store,
-        data: &DataDir,
+        (data, worktrees): (&DataDir, &dyn Worktrees),
         stop: impl Fn() -> bool,
     ) -> Result<Vec<String>, StoreError> {
         let (mut stuck, mut failures) = (BTreeSet::new(), Vec::new());
@@ -144,6 +148,11 @@ impl Removable {
                 }
                 _ => {}
             }
+        }
+        let going: BTreeSet<FlowId> = self.flows.iter().filter(|flow| !stuck.contains(flow)).copied().collect();
+        if let Err(error) = worktrees.forget(going.clone(), self.needed.clone()).await {
+            failures.push(format!("the references of what flows made stay: {}", chain(&error)));
+            stuck.extend(going);
         }
         // Before the rows, which say of which flow an event is.
         let (mut at, last) = self.events;
@@ -202,18 +211,32 @@ async fn flows(reader: &dyn Reader, keep: &Keep, needed: &Needed, now: Timestamp
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         let page = reader.flows_finished(keep.before(now), after, PAGE).await?;
-        let Some(last) = page.last().and_then(end_of) else { return Ok(found) };
+        let Some(last) = page.last().and_then(end_of) else { break };
         after = Some(last);
-        for (spec, _) in page.iter().filter(|known| keep.lets_go(known, now)) {
-            if !needed.holds(reader, spec).await? {
-                found.push(spec.id);
+        for (spec, _) in page.into_iter().filter(|known| keep.lets_go(known, now)) {
+            if !needed.holds(reader, &spec).await? {
+                found.push((spec.id, spec.parent.map(|parent| parent.flow)));
             }
         }
     }
+    // A child ends before its parent, which hands on what it made: it goes with it.
+    let (going, mut kept) = (found.iter().map(|(flow, _)| *flow).collect::<BTreeSet<_>>(), BTreeSet::new());
+    for (flow, parent) in found.iter().rev() {
+        if let Some(parent) = parent
+            && (kept.contains(parent) || (!going.contains(parent) && reader.flow_head(*parent).await?.is_some()))
+        {
+            kept.insert(*flow);
+        }
+    }
+    Ok(found.into_iter().map(|(flow, _)| flow).filter(|flow| !kept.contains(flow)).collect())
 }
 
-/// Flows whose artifacts go with them, or were left when they went, with their bytes.
-async fn artifacts(reader: &dyn Reader, data: &DataDir, going: &[FlowId]) -> Result<Vec<(FlowId, u64)>, StoreError> {
+/// Flows whose artifacts go with them, or were left when they went, with their bytes; and commits that stay needed.
+async fn artifacts(
+    reader: &dyn Reader,
+    data: &DataDir,
+    going: &[FlowId],
+) -> Result<(Vec<(FlowId, u64)>, BTreeSet<CommitId>), StoreError> {
     let going: BTreeSet<FlowId> = going.iter().copied().collect();
     let mut candidates = Vec::new();
     for (flow, directory) in of_flows(&data.kept()).await {
@@ -221,27 +244,35 @@ async fn artifacts(reader: &dyn Reader, data: &DataDir, going: &[FlowId]) -> Res
             candidates.push((flow, directory));
         }
     }
-    let taken = if candidates.is_empty() { BTreeSet::new() } else { taken_over(reader, &going).await? };
+    if candidates.is_empty() && going.is_empty() {
+        return Ok((Vec::new(), BTreeSet::new()));
+    }
+    let (taken, needed) = taken_over(reader, &going).await?;
     let mut found = Vec::new();
     for (flow, directory) in candidates.into_iter().filter(|(flow, _)| !taken.contains(flow)) {
         found.push((flow, bytes_below(directory).await));
     }
-    Ok(found)
+    Ok((found, needed))
 }
 
-/// Flows whose artifacts one that is over and stays took over. What one that is not over took over, the flow that it was
-/// made from has or took over, and that one stays.
-async fn taken_over(reader: &dyn Reader, going: &BTreeSet<FlowId>) -> Result<BTreeSet<FlowId>, StoreError> {
-    let (mut found, mut after) = (BTreeSet::new(), None);
+/// Flows whose artifacts one that is over and stays took over, and the commits that it took over or hands on. What one that
+/// is not over took over, the flow that it was made from has or took over, and that one stays.
+async fn taken_over(
+    reader: &dyn Reader,
+    going: &BTreeSet<FlowId>,
+) -> Result<(BTreeSet<FlowId>, BTreeSet<CommitId>), StoreError> {
+    let (mut found, mut commits, mut after) = (BTreeSet::new(), BTreeSet::new(), None);
     loop {
         let page = reader.flows_finished(Timestamp::from_millis(i64::MAX), after, PAGE).await?;
-        let Some(last) = page.last().and_then(end_of) else { return Ok(found) };
+        let Some(last) = page.last().and_then(end_of) else { return Ok((found, commits)) };
         after = Some(last);
-        for (spec, _) in page.iter().filter(|(spec, _)| !going.contains(&spec.id)) {
+        for (spec, head) in page.iter().filter(|(spec, _)| !going.contains(&spec.id)) {
             let files = spec.taken_over.values().flat_map(|result| result.artifacts.values());
             // Its directory has one for each run, which has the files.
             let owners = files.filter_map(|artifact| Path::new(&artifact.file).parent()?.parent()?.file_name());
             found.extend(owners.filter_map(flow_of));
+            let tips = spec.taken_over.values().flat_map(|result| &result.tips).chain(&head.tips);
+            commits.extend(tips.flat_map(|tip| tip.tree.0.values().cloned()));
         }
     }
 }
@@ -343,5 +374,5 @@ async fn pass(shell: &Shell) -> Result<Vec<String>, StoreError> {
     let ending = shell.tasks.ending();
     let now = shell.clock.now();
     let found = Removable::find(shell.reader.as_ref(), &shell.data, &shell.shape.retention, now).await?;
-    found.remove(shell.store.as_ref(), &shell.data, || ending.is_cancelled()).await
+    found.remove(shell.store.as_ref(), (&shell.data, shell.worktrees.as_ref()), || ending.is_cancelled()).await
 }

@@ -3,14 +3,17 @@
 //! A copy goes when references hold what is in it, or when it is proven that nothing is; what is unsaved is rescued first,
 //! and one that cannot be rescued stays. It is moved aside at once and given back to the disk in the background; the bytes
 //! are counted before: the blocks of its own files, of a snapshot those that no other has. What has no row that can be
-//! read is never touched, and said.
+//! read is never touched, and said. A ground goes when no copy stands on it, a reference of a result only when somebody
+//! says that its flow is forgotten.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use orc_domain::ids::FlowId;
-use orc_domain::tree::{Repository, Tip};
-use orc_ports::worktrees::{Freed, SavedRef, WorktreeError};
+use orc_domain::tree::{CommitId, Repository, Tip};
+use orc_ports::worktrees::{Freed, Owners, SavedRef, WorktreeError};
 
 use crate::inside::with_cause;
 use crate::manifest::{Content, Manifest};
@@ -18,14 +21,8 @@ use crate::store::Store;
 use crate::strategy::Strategy;
 use crate::{Trees, files, held};
 
-/// What was found that belongs to no flow that is live.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Orphans {
-    /// What was removed.
-    pub freed: Freed,
-    /// What stays because nobody knows what it is, or because it could not be saved, with the reason.
-    pub kept: Vec<(PathBuf, String)>,
-}
+/// Grounds of one source that may lie there unused before they are looked at without being asked.
+const MOST_GROUNDS: usize = 12;
 
 impl Trees {
     pub(crate) fn collect(&self, flow: FlowId) -> Result<Freed, WorktreeError> {
@@ -53,6 +50,10 @@ impl Trees {
         let lock = self.locks.of(directory);
         let _held = held(&lock);
         let Some(found) = Manifest::read(directory)? else {
+            if !files::exists(directory) {
+                // Somebody else was faster.
+                return Ok(());
+            }
             // An empty one is what a crash leaves between the directory and its row.
             let gone = std::fs::remove_dir(directory);
             return gone.map_err(|_| WorktreeError::Unknown { path: directory.to_owned() });
@@ -81,27 +82,86 @@ impl Trees {
         }
     }
 
-    /// Removes what belongs to flows that are not live, and grounds that no copy stands on; the newest ground of a
-    /// repository stays for the next.
-    pub(crate) fn collect_orphans(&self, live: &BTreeSet<FlowId>) -> Result<Orphans, WorktreeError> {
-        let mut orphans = Orphans::default();
-        let copies = self.root.join("copies");
-        for name in files::names_in(&copies)? {
-            match name.replacen('-', "_", 1).parse::<FlowId>() {
-                Ok(flow) if live.contains(&flow) => {}
-                Ok(flow) => match self.collect(flow) {
-                    Ok(freed) => orphans.add(freed),
-                    Err(error) => orphans.kept.push((copies.join(name), with_cause(&error))),
-                },
-                Err(_) => orphans.kept.push((copies.join(name), "no flow is called so".to_owned())),
+    /// Flows that have copies or homes here.
+    pub(crate) fn owners(&self) -> Result<Owners, WorktreeError> {
+        let mut owners = Owners::default();
+        for place in ["copies", "homes"].map(|name| self.root.join(name)) {
+            for name in files::names_in(&place)? {
+                match name.replacen('-', "_", 1).parse::<FlowId>() {
+                    Ok(flow) => drop(owners.flows.insert(flow)),
+                    Err(_) => owners.unknown.push(place.join(name)),
+                }
             }
         }
-        let _nobody_builds = self.building.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match self.used_layers() {
-            Ok(used) => orphans.freed.bytes += self.remove_grounds(&used)?,
-            Err(error) => orphans.kept.push((self.root.join("bases"), with_cause(&error))),
+        Ok(owners)
+    }
+
+    /// Removes grounds that no copy stands on; the newest of a repository stays for the next.
+    pub(crate) fn tidy(&self) -> Result<u64, WorktreeError> {
+        let gone = {
+            let _nobody_builds = self.building.write().unwrap_or_else(PoisonError::into_inner);
+            self.throw_grounds(&self.used_layers()?)?
+        };
+        let mut bytes = 0;
+        for path in gone {
+            bytes += files::bytes_of(&path);
+            self.remove_later(path);
         }
-        Ok(orphans)
+        Ok(bytes)
+    }
+
+    /// What nobody asks for and somebody has to do now and then.
+    pub(crate) fn keep_small(&self) {
+        let done = self.tidy_many().and_then(|()| self.pack_many());
+        if let Err(error) = done {
+            tracing::warn!(error = %with_cause(&error), "what copies are made from could not be tidied up");
+        }
+    }
+
+    fn tidy_many(&self) -> Result<(), WorktreeError> {
+        let bases = self.root.join("bases");
+        for source in files::names_in(&bases)? {
+            for strategy in files::names_in(&bases.join(&source))? {
+                if files::names_in(&bases.join(&source).join(strategy))?.len() > MOST_GROUNDS {
+                    return self.tidy().map(drop);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs repositories of ours that have become many files. Not while anybody of this instance works with one.
+    fn pack_many(&self) -> Result<(), WorktreeError> {
+        for store in self.stores()? {
+            let drops = self.forgot.load(Ordering::SeqCst);
+            if !drops && !store.is_scattered()? {
+                continue;
+            }
+            // Somebody who works now will be done; the next look finds it again.
+            let Ok(_alone) = self.working.try_write() else { return Ok(()) };
+            store.pack_all(drops)?;
+        }
+        self.forgot.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Removes the references of flows, but those of commits that are needed.
+    pub(crate) fn forget(&self, flows: &BTreeSet<FlowId>, needed: &BTreeSet<CommitId>) -> Result<(), WorktreeError> {
+        for store in self.stores()? {
+            let mut going = Vec::new();
+            for (name, commit) in store.list("refs/orc")? {
+                let owner = name.trim_start_matches("refs/orc/").trim_start_matches("rescue/").split('/').next();
+                let owner = owner.and_then(|name| name.replacen('-', "_", 1).parse::<FlowId>().ok());
+                if owner.is_some_and(|flow| flows.contains(&flow)) && !needed.contains(&commit) {
+                    going.push(name);
+                }
+            }
+            if !going.is_empty() {
+                store.drop_references(&going)?;
+                self.forgot.store(true, Ordering::SeqCst);
+            }
+        }
+        Ok(())
     }
 
     /// Layers that copies stand on. A row that cannot be read makes all of them used.
@@ -117,8 +177,9 @@ impl Trees {
         Ok(used)
     }
 
-    fn remove_grounds(&self, used: &BTreeSet<PathBuf>) -> Result<u64, WorktreeError> {
-        let mut bytes = 0;
+    /// Takes grounds that are not used out of the way; where they are now.
+    fn throw_grounds(&self, used: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, WorktreeError> {
+        let mut gone = Vec::new();
         let bases = self.root.join("bases");
         for source in files::names_in(&bases)? {
             for strategy in files::names_in(&bases.join(&source))? {
@@ -127,12 +188,12 @@ impl Trees {
                 for layer in grounds.iter().filter_map(|ground| ground.layers.first()) {
                     if !used.contains(layer) && !newest.contains(layer) {
                         let tree = self.root.join(layer);
-                        bytes += self.remove(tree.parent().unwrap_or(&tree))?;
+                        gone.push(self.throw(tree.parent().unwrap_or(&tree))?);
                     }
                 }
             }
         }
-        Ok(bytes)
+        Ok(gone)
     }
 
     /// Takes a directory of ours away; its bytes.
@@ -223,13 +284,5 @@ impl Trees {
             })
         };
         repositories.iter().flat_map(of).collect()
-    }
-}
-
-impl Orphans {
-    fn add(&mut self, freed: Freed) {
-        self.freed.copies += freed.copies;
-        self.freed.rescued += freed.rescued;
-        self.freed.bytes += freed.bytes;
     }
 }

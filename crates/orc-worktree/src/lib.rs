@@ -30,20 +30,20 @@ mod strategy;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use futures_util::future::BoxFuture;
 use orc_domain::graph::RepositorySpec;
 use orc_domain::ids::{FlowId, InstanceId, RunId};
-use orc_domain::tree::{PrivateCopy, Repository, Tip, Tree};
+use orc_domain::tree::{CommitId, PrivateCopy, Repository, Tip, Tree};
 use orc_ports::clock::Clock;
 use orc_ports::executor::Mount;
 use orc_ports::worktrees::{
-    Author, Conversation, CopyEntry, ExtractError, Freed, Harvest, Harvested, Pinned, Prepared, SavedRef,
+    Author, Conversation, CopyEntry, ExtractError, Freed, Harvest, Harvested, Owners, Pinned, Prepared, SavedRef,
     WorktreeError, Worktrees,
 };
 
-pub use crate::collect::Orphans;
 pub use crate::files::Owner;
 pub use crate::inside::{Boxes, Command, Said};
 pub use crate::strategy::{Choice, Probed, Strategy, StrategyError};
@@ -115,6 +115,10 @@ pub(crate) struct Trees {
     background: pool::Background,
     /// Read while a copy is made, so that no ground goes between a look at it and the row that names it.
     building: RwLock<()>,
+    /// Read by whoever works with our repositories, so that they are packed when nobody does.
+    working: RwLock<()>,
+    /// References were removed, and what only they reached may go.
+    forgot: AtomicBool,
 }
 
 /// One lock for each directory.
@@ -199,6 +203,8 @@ impl GitWorktrees {
             locks,
             background: pool.background(),
             building: RwLock::default(),
+            working: RwLock::default(),
+            forgot: AtomicBool::default(),
         });
         let worktrees = Self { trees, pool };
         for left in worktrees.trees.leftovers().map_err(failed)? {
@@ -225,12 +231,10 @@ impl GitWorktrees {
         self.trees.root.join("homes").join(names::conversation(conversation))
     }
 
-    /// Removes what belongs to none of the flows that are live, and grounds that nothing stands on.
-    ///
-    /// # Errors
-    /// When the directories cannot be read; what cannot be removed is in the answer.
-    pub fn collect_orphans(&self, live: BTreeSet<FlowId>) -> BoxFuture<'_, Result<Orphans, WorktreeError>> {
-        self.call(move |trees| trees.collect_orphans(&live))
+    /// Looks in the background whether something has become large or many.
+    fn keep_small_later(&self) {
+        let trees = Arc::clone(&self.trees);
+        self.trees.background.send(Box::new(move || trees.keep_small()));
     }
 
     fn call<T: Send + 'static>(
@@ -238,7 +242,10 @@ impl GitWorktrees {
         work: impl FnOnce(&Trees) -> Result<T, WorktreeError> + Send + 'static,
     ) -> BoxFuture<'_, Result<T, WorktreeError>> {
         let trees = Arc::clone(&self.trees);
-        self.pool.run(move || work(&trees))
+        self.pool.run(move || {
+            let _working = trees.working.read().unwrap_or_else(PoisonError::into_inner);
+            work(&trees)
+        })
     }
 }
 
@@ -293,7 +300,29 @@ impl Worktrees for GitWorktrees {
     }
 
     fn collect(&self, flow: FlowId) -> BoxFuture<'_, Result<Freed, WorktreeError>> {
-        self.call(move |trees| trees.collect(flow))
+        let answer = self.call(move |trees| trees.collect(flow));
+        Box::pin(async move {
+            let freed = answer.await;
+            self.keep_small_later();
+            freed
+        })
+    }
+
+    fn owners(&self) -> BoxFuture<'_, Result<Owners, WorktreeError>> {
+        self.call(Trees::owners)
+    }
+
+    fn tidy(&self) -> BoxFuture<'_, Result<u64, WorktreeError>> {
+        self.call(Trees::tidy)
+    }
+
+    fn forget(&self, flows: BTreeSet<FlowId>, needed: BTreeSet<CommitId>) -> BoxFuture<'_, Result<(), WorktreeError>> {
+        let answer = self.call(move |trees| trees.forget(&flows, &needed));
+        Box::pin(async move {
+            let forgotten = answer.await;
+            self.keep_small_later();
+            forgotten
+        })
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<CopyEntry>, WorktreeError>> {

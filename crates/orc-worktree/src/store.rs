@@ -19,6 +19,13 @@ use crate::names;
 /// Bytes of a pack that a box may hand out.
 pub(crate) const PACK_BYTES: u64 = 8 << 30;
 
+/// Packs that a repository may have before they are put together: each is looked into for each object.
+const MOST_PACKS: usize = 50;
+/// Loose objects in one of their 256 folders, and flows with loose references, at which they are packed; the first figure
+/// is that of git (6,700 in all).
+const MOST_LOOSE: usize = 27;
+const MOST_LOOSE_FLOWS: usize = 200;
+
 /// A bare repository of ours.
 #[derive(Clone, Debug)]
 pub(crate) struct Store<'a> {
@@ -183,6 +190,30 @@ impl<'a> Store<'a> {
         let lines: String = references.iter().map(|(name, commit)| format!("update {name} {commit}\n")).collect();
         self.call().args(["update-ref", "--stdin"]).input(lines).done("set references in")?;
         Ok(())
+    }
+
+    /// Removes references, all or none.
+    pub(crate) fn drop_references(&self, names: &[String]) -> Result<(), WorktreeError> {
+        let lines: String = names.iter().map(|name| format!("delete {name}\n")).collect();
+        self.call().args(["update-ref", "--stdin"]).input(lines).done("remove references of")?;
+        Ok(())
+    }
+
+    /// Whether it has become so many files that each look into it takes longer.
+    pub(crate) fn is_scattered(&self) -> Result<bool, WorktreeError> {
+        let packs = files::names_in(&self.path.join("objects/pack"))?;
+        Ok(packs.iter().filter(|name| name.ends_with(".pack")).count() > MOST_PACKS
+            || files::names_in(&self.path.join("objects/17"))?.len() >= MOST_LOOSE
+            || files::names_in(&self.path.join("refs/orc"))?.len() > MOST_LOOSE_FLOWS)
+    }
+
+    /// Puts objects and references into few files. With `drops`, what no reference has reached for a day goes; else
+    /// nothing does, and large packs stay as they are.
+    pub(crate) fn pack_all(&self, drops: bool) -> Result<(), WorktreeError> {
+        self.call().args(["pack-refs", "--all"]).done("pack the references of")?;
+        let how: &[&str] = if drops { &["-a", "--cruft", "--cruft-expiration=1.day.ago"] } else { &["--geometric=2"] };
+        let call = self.call().args(["-c", "repack.writeBitmaps=false", "repack", "-q", "-d"]).args(how);
+        call.done("pack the objects of").map(drop)
     }
 
     /// References below a prefix, or that are it, with their commits, sorted.

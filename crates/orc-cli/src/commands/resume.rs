@@ -4,6 +4,7 @@ use orc_domain::flow::FlowState;
 use orc_domain::hold::{HoldReason, HoldScope};
 use orc_domain::ids::FlowId;
 use orc_ports::reader::Reader as _;
+use orc_runtime::Shape;
 use orc_store_sqlite::SqliteReader;
 
 use super::carry::{Work, carry};
@@ -13,7 +14,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, not_found};
 use crate::feed::Change;
-use crate::hold::of_store;
+use crate::hold::{self, Access, of_store};
 use crate::output::say;
 
 /// Unfinished flows that are read at once.
@@ -25,10 +26,25 @@ pub(crate) async fn run(context: &Context, args: ResumeArgs) -> CommandResult {
     let work = if args.all { everything(context, &reader).await? } else { named(context, &reader, &args).await? };
     drop(reader);
     if work.is_empty() {
+        remove_leftovers(context, shape).await?;
         say("nothing to resume: no flow is unfinished");
         return Ok(Exit::Success);
     }
     carry(context, shape, work, args.output.output).await
+}
+
+/// Copies of flows that are over, which whoever carried them on had no time to remove. A holder that is there does it.
+async fn remove_leftovers(context: &Context, shape: Shape) -> CommandResult<()> {
+    if context.copies().owners().await.is_ok_and(|owners| owners.flows.is_empty()) {
+        return Ok(());
+    }
+    match hold::open(context, shape).await? {
+        Access::Ours(held) => {
+            held.dispatcher.remove_leftovers().await;
+            held.close().await
+        }
+        Access::Theirs(_) => Ok(()),
+    }
 }
 
 /// What a person paused stays paused: whoever resumes all of it thinks of a crash, not of each flow.

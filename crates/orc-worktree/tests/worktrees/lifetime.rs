@@ -1,10 +1,10 @@
 //! Who has a copy, and when it goes.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-use orc_domain::tree::PrivateCopy;
-use orc_ports::worktrees::{CopyState, Worktrees};
+use orc_domain::ids::FlowId;
+use orc_domain::tree::{CommitId, PrivateCopy};
+use orc_ports::worktrees::{CopyState, Owners, Worktrees};
 use orc_worktree::{Choice, Strategy};
 
 use crate::boxes;
@@ -111,9 +111,9 @@ fn what_nobody_knows_stays_and_is_said() {
     }
     let error = wait(place.trees().collect(place.flow)).unwrap_err().to_string();
     assert!(error.contains("strange") && error.contains("remove it by hand"), "{error}");
-    let orphans = wait(place.trees().collect_orphans(BTreeSet::new())).unwrap();
-    let kept: Vec<PathBuf> = orphans.kept.into_iter().map(|(path, _)| path).collect();
-    assert_eq!(kept, [flow.clone(), place.root().join("copies/other")]);
+    let owners = wait(place.trees().owners()).unwrap();
+    assert_eq!(owners.flows, BTreeSet::from([place.flow]));
+    assert_eq!(owners.unknown, [place.root().join("copies/other")]);
     assert!(flow.join("strange/file").exists());
     std::fs::write(flow.join("strange/copy.json"), "{").unwrap();
     let error = wait(place.trees().collect(place.flow)).unwrap_err().to_string();
@@ -123,7 +123,7 @@ fn what_nobody_knows_stays_and_is_said() {
 }
 
 #[test]
-fn orphans_and_grounds_that_nothing_stands_on_go() {
+fn grounds_that_nothing_stands_on_go() {
     check_each(|place| {
         for number in 0..3 {
             let step = format!("step{number}");
@@ -135,15 +135,70 @@ fn orphans_and_grounds_that_nothing_stands_on_go() {
             let shelf = std::fs::read_dir(place.root().join("bases")).unwrap().next().unwrap().unwrap().path();
             std::fs::read_dir(shelf.join(place.strategy().word())).unwrap().count()
         };
-        let live = wait(place.trees().collect_orphans(BTreeSet::from([place.flow]))).unwrap();
-        assert_eq!((live.freed.copies, grounds(place)), (0, 3));
-        let dead = wait(place.trees().collect_orphans(BTreeSet::new())).unwrap();
-        assert_eq!((dead.freed.copies, dead.freed.rescued, dead.kept), (3, 0, Vec::new()));
+        assert_eq!((wait(place.trees().tidy()).unwrap(), grounds(place)), (0, 3), "copies stand on all of them");
+        assert_eq!(place.collect().copies, 3);
+        assert_eq!(wait(place.trees().owners()).unwrap(), Owners::default());
+        let bytes = wait(place.trees().tidy()).unwrap();
+        assert_eq!(bytes > 0, place.strategy() != Strategy::Overlay);
         // With overlays the newest stands on the others.
         let stays = if place.strategy() == Strategy::Overlay { 3 } else { 1 };
         assert_eq!(grounds(place), stays);
         place.prepare("after", &place.copy(&[]));
     });
+}
+
+#[test]
+fn grounds_that_became_many_go_without_a_word() {
+    let mut place = Place::new(Strategy::Clone);
+    for number in 0..14 {
+        place.prepare(&format!("step{number}"), &place.copy(&[]));
+        boxes::change(place.source(), &format!("step{number}")).unwrap();
+    }
+    place.restart();
+    place.collect();
+    // Waits for what is done in the background.
+    place.restart();
+    let shelf = std::fs::read_dir(place.root().join("bases")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(std::fs::read_dir(shelf.join("clone")).unwrap().count(), 1);
+}
+
+#[test]
+fn many_packs_and_references_become_few_and_nothing_is_lost() {
+    let mut place = first();
+    let many = |place: &Place| {
+        let packs = std::fs::read_dir(place.store().join("objects/pack")).unwrap();
+        packs.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "pack")).count()
+    };
+    let mut results = Vec::new();
+    for number in 0..52 {
+        results.push(place.step(&format!("step{number}"), &[], &format!("echo {number} >made")));
+    }
+    assert!(many(&place) > 50);
+    place.collect();
+    place.restart();
+    assert!(many(&place) < 10, "{}", many(&place));
+    for (number, result) in results.iter().enumerate() {
+        assert_eq!(place.file(only(result), "made"), Some(number.to_string()));
+        assert!(place.references("refs/orc").iter().any(|name| name.ends_with(&format!("/step{number}/1"))));
+    }
+    assert_eq!(git(&place.store(), &["fsck", "--no-dangling", "--no-progress"]), "");
+}
+
+#[test]
+fn references_of_a_flow_that_is_forgotten_go_but_those_that_others_need() {
+    let place = first();
+    let one = place.step("one", &[], "echo 1 >one");
+    place.step("two", &[], "echo 2 >two");
+    let needed: BTreeSet<CommitId> = one.0.values().cloned().collect();
+    let nobody = FlowId::from_uuid(uuid::Uuid::now_v7());
+    let before = place.references("refs/orc");
+    wait(place.trees().forget(BTreeSet::from([nobody]), needed.clone())).unwrap();
+    assert_eq!(place.references("refs/orc"), before);
+    wait(place.trees().forget(BTreeSet::from([place.flow, nobody]), needed)).unwrap();
+    let after = place.references("refs/orc");
+    assert!(after.iter().any(|name| name.ends_with("/one/1")), "{after:?}");
+    assert!(!after.iter().any(|name| name.ends_with("/two/1")), "{after:?}");
+    assert!(after.iter().any(|name| name.starts_with("refs/orc/base/")), "what flows start from stays");
 }
 
 #[test]

@@ -49,16 +49,15 @@ impl Garbage {
         let has_lease = |copy: &&CopyEntry| copy.state == CopyState::Leased;
         let busy: BTreeSet<FlowId> = copies.iter().filter(has_lease).map(|copy| copy.conversation.flow).collect();
         let mut garbage = Self::default();
-        for copy in copies {
+        for copy in copies.into_iter().filter(|copy| flows.contains_key(&copy.conversation.flow)) {
             let flow = copy.conversation.flow;
-            let Some(why) = flows.get(&flow) else { continue };
             if !busy.contains(&flow) {
-                garbage.flows.insert(flow, *why);
                 garbage.copies.push(copy);
             } else if copy.state == CopyState::Leased {
                 garbage.leased.push(copy);
             }
         }
+        garbage.flows = flows.into_iter().filter(|(flow, _)| !busy.contains(flow)).collect();
         garbage
     }
 
@@ -70,9 +69,13 @@ impl Garbage {
 pub(crate) async fn run(context: &Context, args: &GcArgs) -> CommandResult {
     let _lock = if args.apply { Some(lock(context, "worktrees gc")?) } else { None };
     let worktrees = context.copies();
+    let owners = worktrees.owners().await.map_err(of_worktrees)?;
     let copies = worktrees.list().await.map_err(of_worktrees)?;
-    let flows = removable(context, &copies).await?;
+    let flows = removable(context, owners.flows).await?;
     let garbage = Garbage::of(copies, flows);
+    for path in owners.unknown {
+        say(&format!("`{}` is no copy that is known, and stays; look into it, and remove it by hand", path.display()));
+    }
     let (mut freed, mut failures) = (Freed::default(), Vec::new());
     if args.apply {
         for flow in garbage.flows.keys() {
@@ -85,6 +88,10 @@ pub(crate) async fn run(context: &Context, args: &GcArgs) -> CommandResult {
                 Err(error) => failures.push(format!("{flow}: {}", of_worktrees(error))),
             }
         }
+        match worktrees.tidy().await {
+            Ok(bytes) => freed.bytes += bytes,
+            Err(error) => failures.push(of_worktrees(error).to_string()),
+        }
     }
     print(&garbage, args.apply.then_some(freed), &failures, args.output.output)?;
     if failures.is_empty() {
@@ -94,9 +101,8 @@ pub(crate) async fn run(context: &Context, args: &GcArgs) -> CommandResult {
     Err(unavailable("not everything could be removed: see above").hint("what stays is tried again the next time"))
 }
 
-/// Flows of which copies are there, and that will not need them any more.
-async fn removable(context: &Context, copies: &[CopyEntry]) -> CommandResult<BTreeMap<FlowId, Why>> {
-    let flows: BTreeSet<FlowId> = copies.iter().map(|copy| copy.conversation.flow).collect();
+/// Those of the flows that will not need their copies any more.
+async fn removable(context: &Context, flows: BTreeSet<FlowId>) -> CommandResult<BTreeMap<FlowId, Why>> {
     let mut removable = BTreeMap::new();
     if flows.is_empty() {
         return Ok(removable);
@@ -149,7 +155,8 @@ fn text(garbage: &Garbage, freed: Option<Freed>) -> String {
         text.push_str(&table.text(""));
     }
     match freed {
-        _ if garbage.copies.is_empty() => text.push_str("nothing to remove\n"),
+        None if garbage.copies.is_empty() => text.push_str("nothing to remove\n"),
+        Some(freed) if garbage.copies.is_empty() && freed == Freed::default() => text.push_str("nothing to remove\n"),
         Some(Freed { copies, rescued, bytes: freed }) => {
             text.push_str(&format!(
                 "removed {copies} copies, {rescued} of them rescued before: {} freed\n",
