@@ -5,5 +5,6 @@
 
 pub mod provider;
 mod shape;
+pub mod wire;
 
 pub use shape::{Credential, HttpShape, Key, ProviderKind, ProviderShape, RateLimits, Shape, Times, Unpriced};
