@@ -6,6 +6,7 @@
 mod confine;
 mod limits;
 mod profile;
+mod script;
 mod settings;
 mod shape;
 mod step;
@@ -17,6 +18,7 @@ pub use self::confine::{
 pub use self::limits::{BUDGET, CONCURRENCY, EXHAUSTED, ON_EXHAUSTED, ON_LIMIT};
 pub(crate) use self::profile::unhonoured;
 pub use self::profile::{ADAPTERS, MAX_MESSAGES, MODES, OUTPUT, PROFILE};
+pub use self::script::{BEYOND, FAILURE, FIGURES, MATCH, MAX_EVENTS, MAX_FIGURE, SCRIPT, STOPS, TOOL_CALL, TRACK, TURN};
 pub use self::settings::{MOMENTS, NOTIFICATION, PERSON, RETENTION, ROLES, SETTINGS};
 pub use self::shape::Shape;
 use self::shape::Shape::{
@@ -183,7 +185,7 @@ pub static RETRY: Table = Table {
 
 /// Every table, for the reference: where its map stands, and its keys.
 #[must_use]
-pub fn tables() -> [(&'static str, &'static Table); 28] {
+pub fn tables() -> [(&'static str, &'static Table); 35] {
     [
         ("pipeline", &PIPELINE),
         ("on", &ON),
@@ -205,6 +207,13 @@ pub fn tables() -> [(&'static str, &'static Table); 28] {
         ("on_conflict", &ON_CONFLICT),
         ("profile", &PROFILE),
         ("output", &OUTPUT),
+        ("model", &SCRIPT),
+        ("model: tracks.NAME", &TRACK),
+        ("model: match", &MATCH),
+        ("model: turns", &TURN),
+        ("model: tool_calls", &TOOL_CALL),
+        ("model: usage", &FIGURES),
+        ("model: error", &FAILURE),
         ("orchestrator.yaml", &SETTINGS),
         ("people.NAME", &PERSON),
         ("notifications", &NOTIFICATION),

@@ -1,4 +1,4 @@
-//! What users write, to checked values: pipelines, agent profiles, settings; diagnostics.
+//! What users write, to checked values: pipelines, agent profiles, scripted models, settings; diagnostics.
 //!
 //! Ring 1: texts come in as arguments, values and [`diagnostic::Diagnostic`]s go out; no file, clock or environment is
 //! seen here. Every problem of a file is told at once, with place, cause and suggestion. What a later version builds is
@@ -19,6 +19,7 @@ mod profile;
 mod read;
 pub mod sarif;
 pub mod schema;
+mod script;
 pub mod settings;
 mod shell;
 pub mod source;
@@ -26,4 +27,5 @@ mod yaml;
 
 pub use self::pipeline::{Child, Compiled, InputError, Library, MAX_STEPS, RawInput, check_inputs, compile};
 pub use self::profile::{CompiledProfile, Texts, compile_profile, compile_profiles};
+pub use self::script::{CompiledScript, compile_script};
 pub use self::source::SourceFile;

@@ -1,4 +1,4 @@
-//! JSON Schema (draft 2020-12) of pipeline and settings files, for editors; made from the tables of [`crate::keys`].
+//! JSON Schema (draft 2020-12) of the files that users write, for editors; made from the tables of [`crate::keys`].
 //!
 //! It describes the form of values. What only the compiler sees (names of steps, expressions, cycles) is not in it, and
 //! whatever it refuses the compiler refuses too.
@@ -27,6 +27,12 @@ pub fn pipeline_schema() -> Value {
 #[must_use]
 pub fn profile_schema() -> Value {
     document("An agent profile of the orchestrator", &keys::PROFILE)
+}
+
+/// The schema of scripted models.
+#[must_use]
+pub fn script_schema() -> Value {
+    document("A scripted model of the orchestrator", &keys::SCRIPT)
 }
 
 /// The schema of `orchestrator.yaml`.
@@ -99,7 +105,7 @@ fn shape(takes: Shape) -> Value {
         Shape::Argv => json!({ "type": "array", "minItems": 1, "items": text() }),
         Shape::Command => json!({ "anyOf": [{ "type": "string", "minLength": 1 }, shape(Shape::Argv)] }),
         Shape::Schema => json!({ "type": ["string", "object"] }),
-        Shape::Value => json!({}),
+        Shape::Value | Shape::Literal => json!({}),
         Shape::Env => map_of(&variable_names(), &json!({ "type": ["string", "number", "boolean", "null"] })),
         Shape::Variables => map_of(&variable_names(), &text()),
         Shape::Templates => json!({ "type": "object" }),

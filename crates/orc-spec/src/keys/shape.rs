@@ -35,6 +35,8 @@ pub enum Shape {
     Shell,
     /// Any value without expressions.
     Value,
+    /// Any value as it stands: nothing in it is an expression.
+    Literal,
     /// Text with expressions.
     Template,
     /// A map of names of the user's choice to texts with expressions.
@@ -108,6 +110,7 @@ impl Shape {
             Self::Command => "a program with its arguments as a list, or a script",
             Self::Argv => "a program with its arguments as a list",
             Self::Value => "any value without expressions",
+            Self::Literal => "any value, as it stands",
             Self::Template => "text with expressions",
             Self::Templates => "a map of names to texts with expressions",
             Self::Expressions => "a map of names to expressions",
