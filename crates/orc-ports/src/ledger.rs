@@ -17,7 +17,7 @@ pub struct CostFilter {
     pub since: Option<Timestamp>,
     /// Calls that were reserved before.
     pub before: Option<Timestamp>,
-    /// Calls whose value by these is exactly this.
+    /// Calls whose value by each of these is exactly this.
     pub only: Vec<(CostsBy, String)>,
 }
 
@@ -50,24 +50,31 @@ pub struct CallEnd {
     pub at: Timestamp,
 }
 
-/// Keeps the ledger.
-pub trait Ledger: Send + Sync {
-    /// Writes down what is set aside for a call; the same call twice is `Stale` and writes nothing.
-    fn reserve(&self, reservation: Reservation) -> StoreResult<'_, Guarded>;
-
-    /// Writes down what a call used. `Missing` without a reservation, `Stale` when it is over already.
-    fn settle(&self, settlement: Settlement) -> StoreResult<'_, Guarded>;
-
-    /// Ends every call in flight of a dead instance as lost; how many there were.
-    fn lose(&self, instance: InstanceId, at: Timestamp) -> StoreResult<'_, u64>;
-
-    /// What was spent below a wall so far, from the maintained sums.
+/// Reads what calls used and cost, for the gateway, for budgets and for people.
+pub trait CostReader: Send + Sync {
+    /// What counts below a wall: calls of the run, of the flow, of those who named it in [`Reservation::above`]; below
+    /// [`Owner::Gateway`] what belongs to no run. From the maintained sums, with what is in flight.
     fn spent(&self, owner: Owner) -> StoreResult<'_, Sum>;
 
-    /// Costs by what is asked for (one or more), the dearest first, at most `limit` lines; the last answer is the sum of all
-    /// lines, shown or not.
+    /// Costs by what is asked for, at most `limit` lines: the dearest first, of equal ones by their values in the order of
+    /// [`CostsBy::ALL`], calls without a value first. The last answer is the sum of all lines, shown or not.
     fn costs(&self, by: Vec<CostsBy>, filter: CostFilter, limit: u32) -> StoreResult<'_, (Vec<CostLine>, Sum)>;
 
-    /// Calls, the newest first, before `before`, at most `limit`.
+    /// Calls, the newest id first, those before `before`, at most `limit`.
     fn calls(&self, filter: CostFilter, before: Option<CallId>, limit: u32) -> StoreResult<'_, Vec<CallRecord>>;
+}
+
+/// Keeps the ledger. No figure of an entry is beyond [`orc_domain::ledger::MOST`]: what is, is kept as that.
+pub trait Ledger: CostReader {
+    /// Writes down what is set aside for a call of an instance that has begun and is not over; anything else breaks the
+    /// contract, for nobody would find the call again. The same call twice is `Stale` and writes nothing.
+    fn reserve(&self, reservation: Reservation) -> StoreResult<'_, Guarded>;
+
+    /// Writes down what a call used. `Missing` without a reservation, `Stale` when it is over already. A kind that no
+    /// settlement has breaks the contract.
+    fn settle(&self, settlement: Settlement) -> StoreResult<'_, Guarded>;
+
+    /// Ends every call in flight of an instance as lost; how many there were. The end of an instance
+    /// ([`crate::store::Store::instance_end`]) does the same.
+    fn lose(&self, instance: InstanceId, at: Timestamp) -> StoreResult<'_, u64>;
 }

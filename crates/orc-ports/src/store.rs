@@ -214,7 +214,8 @@ pub trait Store: Send + Sync {
     /// Instances that did not write down their end.
     fn instances_open(&self) -> StoreResult<'_, Vec<Instance>>;
 
-    /// Writes down the end of an instance: its own, or one that was found dead and whose processes are gone.
+    /// Writes down the end of an instance: its own, or one that was found dead and whose processes are gone. Its calls of
+    /// models that are in flight are lost with it ([`crate::ledger::Ledger::lose`]), in the same transaction.
     fn instance_end(&self, id: InstanceId, at: Timestamp) -> StoreResult<'_, Guarded>;
 
     /// Events after a position, in order, at most `limit`.
