@@ -35,6 +35,7 @@ fn start(script: &str, wants_output: bool) -> AgentStart {
         silence_timeout: DEFAULT_SILENCE,
         max_concurrent: None,
         max_messages: DEFAULT_MAX_MESSAGES,
+        model: None,
         env: BTreeMap::from([("LEVEL".to_owned(), "3".to_owned())]),
         output: None,
         system_prompt: "You write code.".to_owned(),

@@ -12,6 +12,7 @@ use crate::event::EventBody;
 use crate::flow::{FlowHead, FlowSpec, Step};
 use crate::ids::{EffectId, FlowId, RunId};
 use crate::input::Signed;
+use crate::meter::{Limits, Owner};
 use crate::path::StepPath;
 use crate::profile::Profile;
 use crate::request::Request;
@@ -102,6 +103,12 @@ pub struct AgentCall {
     pub prompt: Vec<Text>,
     /// JSON Schema that its output must meet; with one, an end without output is no delivery.
     pub schema: Option<serde_json::Value>,
+    /// The pipeline's name, for the ledger.
+    #[serde(default)]
+    pub pipeline: String,
+    /// Walls above its calls of models: of its run, its flow, and the flows above that.
+    #[serde(default)]
+    pub walls: Vec<(Owner, Limits)>,
 }
 
 /// A process to start, with every choice already made.

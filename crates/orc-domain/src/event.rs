@@ -210,6 +210,19 @@ pub enum Fact {
         /// Which.
         wall: Wall,
     },
+    /// The provider of its model takes no calls until then.
+    RunParked {
+        /// The step.
+        path: StepPath,
+        /// The run.
+        run: RunId,
+        /// The provider.
+        provider: String,
+        /// Until when.
+        until: Timestamp,
+        /// What it said, one line; text from outside.
+        why: String,
+    },
     /// An agent's process exists.
     AgentRunStarted {
         /// The step, which is the conversation.
@@ -274,6 +287,7 @@ impl Fact {
             Self::RequestReminded { .. } => "RequestReminded",
             Self::RequestResolved { .. } => "RequestResolved",
             Self::WallReached { .. } => "WallReached",
+            Self::RunParked { .. } => "RunParked",
             Self::AgentRunStarted { .. } => "AgentRunStarted",
             Self::AgentRunCompleted { .. } => "AgentRunCompleted",
             Self::MessageReceived { .. } => "MessageReceived",
@@ -298,6 +312,7 @@ impl Fact {
             | Self::RoundStarted { path, .. }
             | Self::StepWaiting { path, .. }
             | Self::AgentRunStarted { path, .. }
+            | Self::RunParked { path, .. }
             | Self::AgentRunCompleted { path, .. }
             | Self::MessageReceived { path, .. }
             | Self::SandboxViolation { path, .. } => Some(path),

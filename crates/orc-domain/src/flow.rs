@@ -12,6 +12,7 @@ use crate::claim::Holder;
 use crate::graph::SpecIndex;
 use crate::hold::Hold;
 use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId, WorkspaceId};
+use crate::meter::{Limits, Owner};
 use crate::path::StepPath;
 use crate::principal::Principal;
 use crate::request::Request;
@@ -63,6 +64,9 @@ pub struct FlowSpec {
     /// Added to the priority of each of its steps.
     #[serde(default)]
     pub priority: i16,
+    /// Walls of the flows above it, the nearest first: what its agents use counts below them too.
+    #[serde(default)]
+    pub walls_above: Vec<(Owner, Limits)>,
 }
 
 /// The step whose child a flow is.

@@ -6,10 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::WaitEvent;
 use crate::agent::{Statistics, Usage};
+use crate::budget::Wall;
 use crate::confine::Violation;
 use crate::flow::{Artifact, FlowOutcome};
 use crate::hold::HoldReason;
 use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId};
+use crate::meter::Owner;
 use crate::path::StepPath;
 use crate::principal::Principal;
 use crate::request::{Answer, Standing};
@@ -75,6 +77,26 @@ pub enum Input {
         usage: Usage,
         /// It does the same again and again.
         looping: bool,
+    },
+    /// A call of a model was refused at a wall above a run.
+    CallRefused {
+        /// Which run.
+        run: RunId,
+        /// Whose wall.
+        whose: Owner,
+        /// Which.
+        wall: Wall,
+    },
+    /// The provider of a run's model takes no calls for now: the run gives its place up until then.
+    RunParked {
+        /// Which run.
+        run: RunId,
+        /// The provider.
+        provider: String,
+        /// Until when.
+        until: Timestamp,
+        /// What it said, one line; text from outside.
+        why: String,
     },
     /// A run's process is gone, or was never started, and nobody knows more: its instance ended.
     RunLost {

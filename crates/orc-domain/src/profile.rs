@@ -41,6 +41,9 @@ pub struct Profile {
     pub max_concurrent: Option<u32>,
     /// `max_messages:`: how often it is told what is missing before its run ends without a deliverable; 0 is never.
     pub max_messages: u32,
+    /// `model:`: it has a way to the model gateway, and is told to ask for this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// `env:`, over that of pipeline and step.
     pub env: BTreeMap<String, String>,
     /// `box:`, added to that of pipeline and step.
@@ -138,6 +141,7 @@ mod tests {
             silence_timeout: Mode::Work.silence(),
             max_concurrent: Some(2),
             max_messages: DEFAULT_MAX_MESSAGES,
+            model: None,
             env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
             rules: BoxRules::default(),
             output: Some(serde_json::json!({ "type": "object" })),

@@ -151,6 +151,10 @@ pub enum StopReason {
     Looping,
     /// A wall was reached.
     Wall(Wall),
+    /// A wall of its flow was reached, and somebody is asked to raise it: then it runs again.
+    FlowWall(Wall),
+    /// The provider of its model takes no calls until then: then it runs again.
+    Parked(Timestamp),
 }
 
 /// A process, so that it can be recognised even after its number was used again.

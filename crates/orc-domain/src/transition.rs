@@ -121,6 +121,8 @@ transitions! {
     WaitEnded: "step", "Waiting(Until or Event)", "it is no longer wanted" => "Finished(Cancelled)", "";
     StepReminded: "step", "Active", "run ended without what it owes, reminders left" => "Ready", "it is told what is missing";
     StepUpstream: "step", "Active", "run failed (transientUpstream), waits left" => "Ready(not before)", "2 min, 10 min, 30 min, 2 h; holds no slot";
+    StepParked: "step", "Active", "its parked run ended" => "Ready(not before)", "wake reason recovery; holds no slot, uses up no attempt";
+    StepAtWall: "step", "Active", "its run ended at a wall of its flow that may be raised" => "Ready", "wake reason recovery; held until it is raised";
     StepSilentAgain: "step", "Active", "run fell silent, fewer than 3 times" => "Ready", "wake reason recovery";
     StepSilentTooOften: "step", "Active", "run fell silent for the third time" => "Finished(Failed)", "";
     StepWoken: "step", "Waiting(Request)", "Message" => "Ready", "an answer to its question, in a conversation";
@@ -156,6 +158,8 @@ transitions! {
     RunLooping: "run", "Running", "RunHeard, it does the same again and again" => "Running(stop)", "";
     RunHeard: "run", "Running", "RunHeard" => "Running", "when it spoke last, what it used";
     RunWall: "run", "Running", "a wall is reached" => "Running(stop)", "";
+    RunFlowWall: "run", "Running", "CallRefused at a wall of its flow, `on_exhausted: wait`" => "Running(stop)", "";
+    RunParked: "run", "Running", "RunParked" => "Running(stop)", "its provider takes no calls";
     RunNoDeliverable: "run", "Pending or Running", "RunEnded(NoDeliverable)" => "Finished(NoDeliverable)", "";
     RunBlocked: "run", "Pending or Running", "RunEnded(Blocked)" => "Finished(Blocked)", "";
     RunStoppedFailed: "run", "(stop: Silence, Looping or Wall)", "RunEnded" => "Finished(Failed)", "with the family of the reason";

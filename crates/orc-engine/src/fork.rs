@@ -97,6 +97,7 @@ pub fn fork(flow: &Flow, pipeline: &Pipeline, again: &Again, new: New) -> Result
         // A retry of a child by hand is a flow of its own: its parent is over or waits for another.
         parent: None,
         groups_above: BTreeSet::new(),
+        walls_above: Vec::new(),
         ..flow.spec.clone()
     })
 }

@@ -130,6 +130,12 @@ impl Draft<'_> {
             Input::RunEnded { run, ending, told } => self.on_live(*run, |draft, no| {
                 draft.run_ended(no, *run, ending, told.as_ref());
             }),
+            Input::CallRefused { run, whose, wall } => self.on_live(*run, |draft, no| {
+                draft.call_refused(no, *run, (*whose, *wall));
+            }),
+            Input::RunParked { run, provider, until, why } => self.on_live(*run, |draft, no| {
+                draft.run_parked(no, *run, (provider, *until), why);
+            }),
             Input::RunLost { run, claimed, evidence } => self.on_live(*run, |draft, no| {
                 draft.run_lost(no, *run, *claimed, evidence);
             }),
@@ -262,6 +268,7 @@ impl Draft<'_> {
             Some(reason @ (StopReason::Silence | StopReason::Looping | StopReason::Wall(_))) => {
                 self.stopped_for(no, id, reason);
             }
+            Some(reason @ (StopReason::FlowWall(_) | StopReason::Parked(_))) => self.runs_later(no, id, reason),
             Some(reason @ (StopReason::Cancel | StopReason::FailFast | StopReason::FinallyDeadline)) => {
                 self.take(Transition::RunCancelled);
                 self.finish_run(no, id, RunOutcome::Cancelled { reason });

@@ -238,6 +238,8 @@ impl Draft<'_> {
             messages: self.step(no).inbox.clone(),
             prompt,
             schema,
+            pipeline: self.resident.flow.spec.name.clone(),
+            walls: self.walls_of(no, run.0),
         })
     }
 

@@ -44,7 +44,9 @@ impl Draft<'_> {
                 | StopReason::StartDeadline
                 | StopReason::Silence
                 | StopReason::Looping
-                | StopReason::Wall(_),
+                | StopReason::Wall(_)
+                | StopReason::FlowWall(_)
+                | StopReason::Parked(_),
             )
             | None => None,
         };

@@ -83,6 +83,7 @@ impl Draft<'_> {
             parent: Some(Parent { flow: above.spec.id, no, path: step.path.clone() }),
             groups_above,
             priority: above.spec.priority.saturating_add(self.spec(no).priority),
+            walls_above: self.walls_of_flow(),
         };
         self.effect(flow.uuid(), "start", EffectKind::StartFlow { spec: Box::new(spec) });
     }

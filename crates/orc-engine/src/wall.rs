@@ -3,11 +3,12 @@
 
 use orc_domain::budget::{OnExhausted, Wall};
 use orc_domain::event::Fact;
-use orc_domain::flow::{Phase, StepNo, Stop};
+use orc_domain::flow::{Phase, StepNo, StepOutcome, Stop};
 use orc_domain::hold::{HoldReason, HoldScope};
 use orc_domain::ids::RunId;
-use orc_domain::run::StopReason;
-use orc_domain::time::Millis;
+use orc_domain::meter::{Limits, Owner};
+use orc_domain::run::{Cause, ErrorFamily, Failure, RunOutcome, StopReason, WakeReason};
+use orc_domain::time::{Millis, Timestamp};
 use orc_domain::transition::Transition;
 
 use crate::draft::Draft;
@@ -39,10 +40,7 @@ impl Draft<'_> {
         if self.stopping(id).is_some() {
             return;
         }
-        self.take(Transition::RunWall);
-        let path = Some(self.step(no).path.clone());
-        self.tell(Fact::WallReached { path, wall });
-        self.ask_to_stop(no, id, StopReason::Wall(wall), false);
+        self.reach_step_wall(no, id, wall);
     }
 
     /// Looks at the walls of a flow that has something left to do. True when it reached one.
@@ -55,8 +53,13 @@ impl Draft<'_> {
         }
         let late = head.time_over.is_some_and(|at| at <= self.now).then_some(Wall::Time);
         let Some(wall) = late.or_else(|| budget.reached(&head.usage, head.raised)) else { return false };
+        self.at_wall(wall, budget.on_exhausted);
+        true
+    }
+
+    fn at_wall(&mut self, wall: Wall, on_exhausted: OnExhausted) {
         self.tell(Fact::WallReached { path: None, wall });
-        match budget.on_exhausted {
+        match on_exhausted {
             OnExhausted::Fail => {
                 self.take(Transition::FlowWallEnds);
                 self.exhaust(wall);
@@ -68,7 +71,93 @@ impl Draft<'_> {
                 self.open_wall_request(wall, patience);
             }
         }
-        true
+    }
+
+    /// Walls above the calls of a run, the nearest first.
+    pub(crate) fn walls_of(&self, no: StepNo, run: RunId) -> Vec<(Owner, Limits)> {
+        let own = self.spec(no).budget.map(|budget| (Owner::Run(run), Limits::of(&budget, 1)));
+        own.filter(|(_, limits)| !limits.is_none()).into_iter().chain(self.walls_of_flow()).collect()
+    }
+
+    /// Walls of the flow and of those above it, the nearest first.
+    pub(crate) fn walls_of_flow(&self) -> Vec<(Owner, Limits)> {
+        let flow = &self.resident.flow;
+        let own = self.resident.pipeline.budget;
+        let own = own.map(|budget| (Owner::Flow(flow.spec.id), Limits::of(&budget, flow.head.raised)));
+        let above = flow.spec.walls_above.iter().copied();
+        own.filter(|(_, limits)| !limits.is_none()).into_iter().chain(above).collect()
+    }
+
+    /// The gateway refused a call: what is left below the wall is of no use to a model, so the wall is reached.
+    pub(crate) fn call_refused(&mut self, no: StepNo, id: RunId, (whose, wall): (Owner, Wall)) {
+        let is_stopping = self.stopping(id).is_some();
+        match whose {
+            Owner::Run(_) if !is_stopping => self.reach_step_wall(no, id, wall),
+            Owner::Run(_) => {}
+            Owner::Flow(_) | Owner::Gateway => {
+                let own = whose == Owner::Flow(self.flow_id());
+                let on_exhausted = self.resident.pipeline.budget.filter(|_| own).map(|budget| budget.on_exhausted);
+                let goes_on = matches!(self.live(), Some((Phase::Main, Stop::None)));
+                if goes_on && !self.is_at_wall() {
+                    // Who is below a wall of a flow above cannot have it raised.
+                    self.at_wall(wall, on_exhausted.unwrap_or_default());
+                }
+                // What is not stopped with its flow waits with it; `finally` has nothing left to wait for.
+                if self.stopping(id).is_none() {
+                    if self.is_at_wall() {
+                        self.take(Transition::RunFlowWall);
+                        self.ask_to_stop(no, id, StopReason::FlowWall(wall), false);
+                    } else {
+                        self.reach_step_wall(no, id, wall);
+                    }
+                }
+            }
+        }
+    }
+
+    fn reach_step_wall(&mut self, no: StepNo, id: RunId, wall: Wall) {
+        self.take(Transition::RunWall);
+        let path = Some(self.step(no).path.clone());
+        self.tell(Fact::WallReached { path, wall });
+        self.ask_to_stop(no, id, StopReason::Wall(wall), false);
+    }
+
+    /// The provider of its model takes nothing: the run gives its slot to others until then.
+    pub(crate) fn run_parked(&mut self, no: StepNo, id: RunId, (provider, until): (&str, Timestamp), why: &str) {
+        if self.stopping(id).is_some() {
+            return;
+        }
+        self.take(Transition::RunParked);
+        let (path, provider, why) = (self.step(no).path.clone(), provider.to_owned(), why.to_owned());
+        self.tell(Fact::RunParked { path, run: id, provider, until, why });
+        self.ask_to_stop(no, id, StopReason::Parked(until), false);
+    }
+
+    /// A run ended because it could not go on for now: its step runs again when it can, and no attempt is used up.
+    pub(crate) fn runs_later(&mut self, no: StepNo, id: RunId, reason: StopReason) {
+        let (not_before, transition) = match reason {
+            StopReason::Parked(until) => (until.max(self.now), Transition::StepParked),
+            _ => (self.now, Transition::StepAtWall),
+        };
+        self.take(Transition::RunCancelled);
+        self.keep_messages(no, id);
+        self.finish_run(no, id, RunOutcome::Cancelled { reason });
+        if !self.is_wanted(no) {
+            self.take(Transition::StepStopped);
+            return self.finish(no, StepOutcome::Cancelled);
+        }
+        if !self.spec(no).idempotent {
+            let family = match reason {
+                StopReason::Parked(_) => ErrorFamily::TransientUpstream,
+                _ => ErrorFamily::BudgetExceeded,
+            };
+            let detail = "its run had to be stopped, and it is not run again by itself".to_owned();
+            self.take(Transition::StepLostNotIdempotent);
+            let failure = Failure { family, cause: Cause::LostNotIdempotent, detail };
+            return self.finish(no, StepOutcome::Failed(failure));
+        }
+        self.take(transition);
+        self.make_ready(no, not_before, WakeReason::Recovery { lost: id });
     }
 
     fn is_at_wall(&self) -> bool {

@@ -108,12 +108,13 @@ impl Ear {
         let stop = match reason {
             StopReason::Silence => AgentStop::Silence,
             StopReason::Looping => AgentStop::Looping,
-            StopReason::Wall(_) => AgentStop::Spend,
+            StopReason::Wall(_) | StopReason::FlowWall(_) => AgentStop::Spend,
             StopReason::Cancel
             | StopReason::FailFast
             | StopReason::FinallyDeadline
             | StopReason::Timeout
-            | StopReason::StartDeadline => AgentStop::Abort,
+            | StopReason::StartDeadline
+            | StopReason::Parked(_) => AgentStop::Abort,
         };
         self.heard().stopped.get_or_insert(stop);
     }

@@ -126,6 +126,7 @@ impl Draft<'_> {
         let max_messages = fields
             .get("max_messages")
             .map(|node| read::number_within(node, "`max_messages`", 0..=keys::MAX_MESSAGES, report));
+        let model = fields.get("model").and_then(|node| line(node, "`model`", report));
         let env = fields.get("env").map(|node| variables(node, report)).unwrap_or_default();
         let output = fields.get("output").and_then(|node| output_schema(node, self.texts, report));
         let rules = fields
@@ -142,6 +143,7 @@ impl Draft<'_> {
             silence_timeout: silence.unwrap_or_else(|| Some(mode.silence()))?,
             max_concurrent,
             max_messages: max_messages.unwrap_or(Some(DEFAULT_MAX_MESSAGES))?,
+            model,
             env,
             rules,
             output,

@@ -163,6 +163,7 @@ pub fn profile(name: &str) -> Profile {
         silence_timeout: Millis::from_secs(600),
         max_concurrent: None,
         max_messages: 2,
+        model: None,
         env: BTreeMap::new(),
         rules: orc_domain::confine::BoxRules::default(),
         output: None,
@@ -450,6 +451,7 @@ pub fn flow_spec(number: u32, pipeline: &Pipeline) -> FlowSpec {
         parent: None,
         groups_above: BTreeSet::new(),
         priority: 0,
+        walls_above: Vec::new(),
     }
 }
 

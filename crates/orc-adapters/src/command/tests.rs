@@ -21,6 +21,7 @@ pub(crate) fn start() -> AgentStart {
         silence_timeout: DEFAULT_SILENCE,
         max_concurrent: None,
         max_messages: DEFAULT_MAX_MESSAGES,
+        model: None,
         env: BTreeMap::from([("LEVEL".to_owned(), "3".to_owned()), ("ORC_RUN_ID".to_owned(), "forged".to_owned())]),
         rules: orc_domain::confine::BoxRules::default(),
         output: None,

@@ -53,6 +53,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
         parent: None,
         groups_above: BTreeSet::new(),
         priority: args.priority,
+        walls_above: Vec::new(),
     };
     let work = Work::New { spec: Box::new(spec), definitions: Box::new(definitions) };
     carry(context, shape, vec![work], args.output.output).await

@@ -127,6 +127,7 @@ pub(super) fn flow(steps: Vec<Step>) -> Flow {
             parent: None,
             groups_above: std::collections::BTreeSet::new(),
             priority: 0,
+            walls_above: Vec::new(),
         },
         head: FlowHead {
             state: FlowState::Live { phase: Phase::Main, stop: Stop::None },

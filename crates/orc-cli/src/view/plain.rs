@@ -54,6 +54,10 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
             Some(format!("{} by {}{reason}", answer.word(), event.body.actor))
         }
         Fact::WallReached { wall, .. } => Some(format!("its budget of `{}` is used up", wall.word())),
+        Fact::RunParked { provider, until, why, .. } => {
+            let left = until.since(event.body.at);
+            Some(format!("the provider `{provider}` takes no calls for {left}: {}", clean(why)))
+        }
         Fact::MessageReceived { from, text, .. } => Some(format!("{from}: {}", clean(text))),
         Fact::StepExpanded { total, .. } => Some(format!("{total} elements")),
         Fact::RetryPlanned { not_before, .. } => Some(format!("tries again in {}", not_before.since(event.body.at))),

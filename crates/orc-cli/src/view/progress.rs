@@ -155,6 +155,9 @@ impl Progress {
                 step.refusals = step.refusals.saturating_add(violation.count);
                 step.refused = Some(refused(violation));
             }
+            Fact::RunParked { path, until, .. } => {
+                self.step(path).state = Shown::Retrying { not_before: *until };
+            }
             Fact::RetryPlanned { path, not_before, .. } => {
                 self.step(path).state = Shown::Retrying { not_before: *not_before };
             }
@@ -335,6 +338,8 @@ pub(crate) fn stop_words(reason: StopReason) -> &'static str {
         StopReason::Silence => "it said nothing for too long",
         StopReason::Looping => "it did the same again and again",
         StopReason::Wall(_) => "its budget is used up",
+        StopReason::FlowWall(_) => "the budget of its flow is used up",
+        StopReason::Parked(_) => "the provider of its model takes no calls for now",
     }
 }
 

@@ -9,6 +9,7 @@ mod clock;
 mod finally;
 mod foreach;
 mod fork_from;
+mod gateway;
 mod groups;
 mod holds;
 mod joins;

@@ -58,7 +58,7 @@ fn profile(text: &str) -> Profile {
 fn a_profile_with_everything() {
     let found = profile(
         "---\nname: coder\ndescription: Writes code.\nadapter: command\ncommand: [agent, --mode, 2]\nrole: engineer\n\
-         mode: review\nsilence_timeout: 2m\nmax_concurrent: 3\nmax_messages: 0\nenv: { LEVEL: 3, \"EMPTY\": '' }\nbox: { network: [Example.com] }\n\
+         mode: review\nsilence_timeout: 2m\nmax_concurrent: 3\nmax_messages: 0\nmodel: claude-opus-5-5\nenv: { LEVEL: 3, \"EMPTY\": '' }\nbox: { network: [Example.com] }\n\
          output: { schema: schemas/verdict.json }\n---\n\nYou write code.\n\n---\nAlso below a rule.\n",
     );
     let wanted = Profile {
@@ -70,6 +70,7 @@ fn a_profile_with_everything() {
         silence_timeout: Millis::from_secs(120),
         max_concurrent: Some(3),
         max_messages: 0,
+        model: Some("claude-opus-5-5".to_owned()),
         env: [("LEVEL", "3"), ("EMPTY", "")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         rules: BoxRules { network: ["example.com".to_owned()].into(), ..BoxRules::default() },
         output: Some(json!({ "type": "object", "required": ["verdict"] })),

@@ -440,6 +440,7 @@ impl Shadow {
                 lie = (!same).then(|| format!("{state:?}"));
                 run.to_string()
             }
+            Fact::RunParked { run, .. } => run.to_string(),
             Fact::SandboxViolation { run, violation, .. } => format!("{run} tried {}", violation.what),
             Fact::RetryPlanned { path, .. } => path.to_string(),
             Fact::RunStopRequested { run, reason, .. } => {

@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 
 use orc_domain::agent::{Statistics, Usage};
+use orc_domain::budget::Wall;
 use orc_domain::confine::{Violation, ViolationKind};
 use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::input::{Ending, Input, Told};
+use orc_domain::meter::Owner;
 use orc_domain::path::StepPath;
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process};
+use orc_domain::time::Timestamp;
 use orc_domain::tree::{PrivateCopy, Tree};
 
 use super::dice::Dice;
@@ -45,6 +48,8 @@ struct Script {
     silent: bool,
     /// Does the same again and again.
     circles: bool,
+    /// Its calls are refused at walls, or its provider takes none.
+    limited: bool,
     /// Says now and then that it used less than before.
     lies: bool,
     /// What it has used so far.
@@ -248,6 +253,9 @@ impl World {
         let script = living.agent.as_mut()?;
         script.calls += dice.next() % 4;
         script.bytes += 100;
+        if script.limited && dice.permille(300) {
+            return Some((living.flow, limited(run, living.flow, wall, dice)));
+        }
         let told = script.told();
         let mut usage = told.usage;
         if script.lies && dice.permille(500) {
@@ -270,6 +278,19 @@ impl World {
     }
 }
 
+/// What the gateway tells of a run whose call cannot go on.
+fn limited(run: RunId, flow: FlowId, wall: i64, dice: &mut Dice) -> Input {
+    let until = Timestamp::from_millis(wall + i64::try_from(dice.millis(0, 900_000)).unwrap_or(0));
+    let refused = |whose| Input::CallRefused { run, whose, wall: Wall::Usd };
+    let parked = Input::RunParked { run, provider: "one".to_owned(), until, why: "overloaded".to_owned() };
+    match dice.below(100) {
+        0..40 => parked,
+        40..70 => refused(Owner::Run(run)),
+        70..95 => refused(Owner::Flow(flow)),
+        _ => refused(Owner::Gateway),
+    }
+}
+
 impl Script {
     fn told(self) -> Told {
         let usage = Usage { calls: self.calls, ..Usage::default() };
@@ -280,7 +301,8 @@ impl Script {
 
 fn random_script(dice: &mut Dice) -> Script {
     let (silent, circles) = (dice.permille(120), dice.permille(100));
-    Script { silent, circles: circles && !silent, lies: dice.permille(200), calls: dice.next() % 3, bytes: 0 }
+    let (circles, lies, limited) = (circles && !silent, dice.permille(200), dice.permille(100));
+    Script { silent, circles, limited, lies, calls: dice.next() % 3, bytes: 0 }
 }
 
 fn random_ending(dice: &mut Dice) -> Ending {

@@ -138,6 +138,7 @@ impl Definition {
             parent: None,
             groups_above: BTreeSet::new(),
             priority: 0,
+            walls_above: Vec::new(),
         };
         let submit = json!({ "spec": spec, "pipeline": self.pipeline, "source": self.source, "children": [] });
         Ok(json!({ "submit": submit }))

@@ -14,6 +14,7 @@ use orc_domain::flow::{
 };
 use orc_domain::graph::{Pipeline, SpecIndex};
 use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RequestId, RunId, WorkspaceId};
+use orc_domain::meter::{Limits, Owner};
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
 use orc_domain::profile::{Adapter, DEFAULT_MAX_MESSAGES, DEFAULT_SILENCE, Mode, Profile};
@@ -93,6 +94,7 @@ pub fn spec(id: FlowId) -> FlowSpec {
         parent: None,
         groups_above: BTreeSet::new(),
         priority: 0,
+        walls_above: vec![(Owner::Flow(flow_id(9)), Limits { tokens: Some(5), ..Limits::default() })],
     }
 }
 
@@ -256,6 +258,7 @@ pub fn start_agent(flow: FlowId, no: u32) -> Effect {
         silence_timeout: DEFAULT_SILENCE,
         max_concurrent: None,
         max_messages: DEFAULT_MAX_MESSAGES,
+        model: Some("claude-opus-5-5".to_owned()),
         env: BTreeMap::new(),
         rules: BoxRules { network: ["example.com".to_owned()].into(), ..BoxRules::default() },
         output: None,
@@ -271,6 +274,8 @@ pub fn start_agent(flow: FlowId, no: u32) -> Effect {
         messages: Vec::new(),
         prompt: vec![Text { text: "$1 'ü'".to_owned(), tainted: true }],
         schema: Some(serde_json::json!({"type": "object"})),
+        pipeline: "suite".to_owned(),
+        walls: vec![(Owner::Run(run_id(flow, &path(no), 1)), Limits { calls: Some(3), ..Limits::default() })],
     };
     Effect {
         id: effect_id(flow, &format!("start {no}")),

@@ -142,6 +142,8 @@ fn stop_reason() -> impl Strategy<Value = StopReason> {
         Just(StopReason::Silence),
         Just(StopReason::Looping),
         wall().prop_map(StopReason::Wall),
+        wall().prop_map(StopReason::FlowWall),
+        time().prop_map(StopReason::Parked),
     ]
 }
 
