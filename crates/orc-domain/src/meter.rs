@@ -185,8 +185,8 @@ pub const UNKNOWN_WINDOW: u64 = 2_000_000;
 pub enum Verdict {
     /// It may leave.
     Granted(Grant),
-    /// Calls in flight hold what it needs: ask again when one of them is settled.
-    Wait,
+    /// Calls in flight hold what it needs below this wall: ask again when one of them is settled.
+    Wait(Owner),
     /// It may not.
     Refused(Refusal),
 }
@@ -300,31 +300,39 @@ impl Meter {
         self.levels.get(&owner).map_or_else(Default::default, |level| (level.spent, level.reserved))
     }
 
+    fn levels<'a>(&'a self, above: &'a [Owner]) -> impl Iterator<Item = (Owner, &'a Level)> {
+        above.iter().filter_map(|owner| self.levels.get(owner).map(|level| (*owner, level)))
+    }
+
+    /// Why a call may not leave, whatever comes back of what is set aside.
+    #[must_use]
+    pub fn refusal(&self, above: &[Owner], ask: &Ask) -> Option<Refusal> {
+        let limits_money = self.levels(above).find(|(_, level)| level.limits.usd.is_some());
+        if let (Some((owner, _)), None) = (limits_money, ask.price) {
+            return Some(Refusal::Unpriced { owner });
+        }
+        let floor = ask.floor();
+        self.levels(above)
+            .find_map(|(owner, level)| level.met(ask, floor, level.spent).map(|wall| level.refusal(owner, wall)))
+    }
+
     /// Sets aside what a call could use at most, below all of `above` that are watched. Asking again for a call in flight
     /// gives what it was granted.
     pub fn reserve(&mut self, call: CallId, above: &[Owner], ask: &Ask) -> Verdict {
         if let Some(open) = self.open.get(&call) {
             return Verdict::Granted(open.grant);
         }
-        let levels: Vec<(Owner, Level)> =
-            above.iter().filter_map(|owner| self.levels.get(owner).map(|level| (*owner, *level))).collect();
-        let limits_money = levels.iter().find(|(_, level)| level.limits.usd.is_some());
-        if let (Some((owner, _)), None) = (limits_money, ask.price) {
-            return Verdict::Refused(Refusal::Unpriced { owner: *owner });
+        if let Some(refusal) = self.refusal(above, ask) {
+            return Verdict::Refused(refusal);
         }
         let floor = ask.floor();
-        let mut waits = false;
-        for (owner, level) in &levels {
-            if let Some(wall) = level.met(ask, floor, level.spent) {
-                return Verdict::Refused(level.refusal(*owner, wall));
-            }
-            waits |= level.met(ask, floor, level.spent.plus(level.reserved)).is_some();
+        let full = |(_, level): &(Owner, &Level)| level.met(ask, floor, level.spent.plus(level.reserved)).is_some();
+        if let Some((owner, _)) = self.levels(above).find(full) {
+            return Verdict::Wait(owner);
         }
-        if waits {
-            return Verdict::Wait;
-        }
-        let covered =
-            levels.iter().map(|(_, level)| ask.covered(level.left(level.spent.plus(level.reserved)), &level.limits));
+        let covered = self
+            .levels(above)
+            .map(|(_, level)| ask.covered(level.left(level.spent.plus(level.reserved)), &level.limits));
         let covered = covered.min().unwrap_or(u64::MAX);
         let wanted = ask.output.unwrap_or_else(|| ask.most());
         let output = (covered < wanted).then_some(covered);
