@@ -116,11 +116,9 @@ fn open_proxy(confinement: &Confinement, shared: &Shared) -> Result<Option<Proxy
     let refuse = |what: String| StartError::Box { what };
     let rules = orc_domain::confine::network::Rules::compile(&confinement.network, false);
     let rules = rules.map_err(|error| refuse(format!("network: {error}")))?;
-    let sandbox = shared.sandbox.as_ref().map_err(|missing| refuse(missing.clone()))?;
     let socket =
         shared.sockets.next().map_err(|error| refuse(format!("no place for the socket of its proxy: {error}")))?;
     let proxy = shared.proxies.open(&socket, rules).map_err(|error| refuse(error.to_string()))?;
-    sandbox.hand_over(&socket).map_err(|error| refuse(format!("cannot hand the socket of its proxy over: {error}")))?;
     Ok(Some(proxy))
 }
 

@@ -30,7 +30,7 @@ use orc_ports::executor::{BoxLimits, StartError};
 pub(crate) use blocking::refusal_of;
 pub use blocking::{BoxError, BoxedCommand, Finished, Stdin, Stdout};
 pub(crate) use line::{
-    Argument, Bounds, EGRESS, Entrance, HOME, Inside, MERGED, Marks, OUTPUT, OWN_PROCESSES, RUN, Request, TEMP,
+    Argument, Bounds, Entrance, HOME, Inside, MERGED, Marks, OUTPUT, OWN_PROCESSES, RUN, Request, TEMP, door_at,
 };
 
 pub use crate::groups::LimitKind;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use orc_domain::confine::network::Rules;
+use orc_ports::executor::Door;
 use orc_process::egress::{Limits, Proxies, Resolve};
 use orc_process::relay;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -61,8 +62,8 @@ async fn curl_finds_the_proxy_and_reaches_what_is_allowed_and_nothing_else() {
     let proxies = Proxies::new(resolve, Limits::default());
     let rules = Rules::compile(&[format!("*.allowed.test:{port}")].into(), true).unwrap();
     let proxy = proxies.open(&socket, rules).unwrap();
-    let relay = relay::start(0, &socket).unwrap();
-    let through = relay.port();
+    let relay = relay::start(&[Door { socket, port: 0 }], 0).unwrap();
+    let through = relay.ports()[0];
     let allowed = format!("http://www.allowed.test:{port}/path");
     let refused = format!("http://allowed.test:{port}/path");
 

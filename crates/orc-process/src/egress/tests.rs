@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use orc_ports::executor::Door;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -367,6 +368,10 @@ async fn a_socket_that_cannot_be_made_is_an_error_with_its_path() {
     assert!(outside.exchange("GET / HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
 }
 
+fn door(port: u16, socket: &std::path::Path) -> Door {
+    Door { socket: socket.to_owned(), port }
+}
+
 /// All of them at once, from a program's side of the relay to the origin and back.
 #[tokio::test]
 async fn a_hundred_connections_at_once_go_through_the_relay() {
@@ -374,7 +379,7 @@ async fn a_hundred_connections_at_once_go_through_the_relay() {
     let (listener, port) = origin().await;
     let outside = Outside::new(&[("a.test", &["127.0.0.1"])], Limits::default());
     let _proxy = outside.open(&[format!("a.test:{port}")], true);
-    let relay = relay::start(0, &outside.folder.path().join("egress.sock")).unwrap();
+    let relay = relay::start(&[door(0, &outside.folder.path().join("egress.sock"))], 0).unwrap();
     let serve = async {
         let mut streams = Vec::new();
         for _ in 0..MANY {
@@ -387,7 +392,7 @@ async fn a_hundred_connections_at_once_go_through_the_relay() {
         });
         futures_util::future::join_all(answers).await;
     };
-    let address = SocketAddr::from(([127, 0, 0, 1], relay.port()));
+    let address = SocketAddr::from(([127, 0, 0, 1], relay.ports()[0]));
     let ask = (0..MANY).map(|number| async move {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(format!("CONNECT a.test:{port} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
@@ -408,11 +413,13 @@ async fn a_hundred_connections_at_once_go_through_the_relay() {
 #[tokio::test]
 async fn a_relay_without_a_proxy_closes_and_its_end_frees_the_port() {
     let folder = tempfile::tempdir().unwrap();
-    let relay = relay::start(0, &folder.path().join("nobody.sock")).unwrap();
-    let port = relay.port();
+    let nobody = folder.path().join("nobody.sock");
+    let relay = relay::start(&[door(0, &nobody)], 0).unwrap();
+    let port = relay.ports()[0];
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     assert_eq!(read_all(&mut stream).await, "");
-    assert!(relay::start(port, folder.path()).is_err());
+    let error = relay::start(&[door(0, &nobody), door(port, &nobody)], 0).unwrap_err();
+    assert!(error.to_string().contains(&format!("port {port} ")), "{error}");
     drop(relay);
-    drop(relay::start(port, folder.path()).unwrap());
+    drop(relay::start(&[door(port, &nobody)], 0).unwrap());
 }

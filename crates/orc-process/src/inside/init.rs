@@ -1,8 +1,8 @@
 //! `box-init`: the first process inside a box, for one program.
 //!
 //! This thread puts the inner walls on itself, starts the program, and collects whatever ends. Others, which are started
-//! before and have no walls on them, hear what is asked through the socket, answer refused system calls, and carry bytes to
-//! the proxy. When the program has ended this process ends, and with it everything inside.
+//! before and have no walls on them, hear what is asked through the socket, answer refused system calls, and carry bytes through
+//! its doors. When the program has ended this process ends, and with it everything inside.
 //!
 //! It hides from the program (not dumpable: nobody of the same number reads its memory or descriptors).
 
@@ -10,12 +10,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use orc_domain::confine::ViolationKind;
+use orc_ports::executor::Door;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 
@@ -25,7 +25,7 @@ use crate::inside::{landlock, limits, programs};
 use crate::passing;
 use crate::protocol::{self, Answer, Blame, Bytes, Call, Content, Ended, Outcome, Request, Resources, Streams, Tool};
 use crate::relay;
-use crate::sandbox::{Bounds, EGRESS, Inside, RUN};
+use crate::sandbox::{Bounds, Inside, RUN, door_at};
 
 /// What the threads share.
 struct Control {
@@ -120,12 +120,7 @@ fn put_up_walls(control: &Arc<Control>) -> Result<Walls, String> {
     let inside = std::env::args().nth(2).ok_or("box-init was not told what the box is")?;
     let inside: Inside =
         serde_json::from_str(&inside).map_err(|error| format!("box-init was told nonsense: {error}"))?;
-    let relay = if inside.network {
-        let started = relay::start(relay::PORT, Path::new(EGRESS));
-        Some(started.map_err(|error| format!("cannot listen for who wants to the proxy: {error}"))?)
-    } else {
-        None
-    };
+    let relay = start_relay(&inside)?;
     let saying = Arc::clone(control);
     let refusals = Refusals::start(Arc::new(move |answer| saying.say(answer)))?;
     let Bounds { processes, memory_bytes, .. } = inside.bounds;
@@ -138,6 +133,15 @@ fn put_up_walls(control: &Arc<Control>) -> Result<Walls, String> {
     landlock::restrict()?;
     refusals.put_filter_on()?;
     Ok(Walls { refusals, _relay: relay, _watch: watch })
+}
+
+fn start_relay(inside: &Inside) -> Result<Option<relay::Relay>, String> {
+    if inside.doors.is_empty() {
+        return Ok(None);
+    }
+    let doors: Vec<Door> = inside.doors.iter().map(|port| Door { socket: door_at(*port), port: *port }).collect();
+    let started = relay::start(&doors, usize::try_from(inside.bounds.open_files).unwrap_or(0));
+    started.map(Some).map_err(|error| format!("no doors: {error}"))
 }
 
 /// Tells of bounds that are reached, and kills everything inside when it holds too much memory together.

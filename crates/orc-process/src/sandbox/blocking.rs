@@ -226,6 +226,7 @@ impl Sandbox {
         streams: (Stdio, Stdio),
     ) -> Result<(Child, UnixStream), StartError> {
         let failed = |what: String| StartError::Box { what };
+        self.hand_doors_over(request)?;
         let entrance = protocol::encode(&self.entrance(request)).map_err(|error| failed(error.to_string()))?;
         let (ours, theirs) = UnixStream::pair().map_err(|error| failed(format!("no socket for it: {error}")))?;
         #[expect(clippy::disallowed_methods, reason = "one of the places that start children")]

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use orc_ports::executor::{BoxLimits, Confinement, Source};
+use orc_ports::executor::{BoxLimits, Confinement, Door, Source, StartError};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{self, Bytes, Call, CallLimits, FrameError, Spawn, Streams, Tool};
@@ -25,8 +26,8 @@ pub(crate) const RUN: &str = "/orc/run";
 pub(crate) const OUTPUT: &str = "/orc/run/output";
 /// `$ORC_TEMP` inside.
 pub(crate) const TEMP: &str = "/orc/temp";
-/// The socket of its proxy inside.
-pub(crate) const EGRESS: &str = "/orc/egress.sock";
+/// The directory of the sockets of its doors inside, each called by its port.
+const DOORS: &str = "/orc/doors";
 /// Our own program inside.
 const EXECUTABLE: &str = "/orc/orchestrator";
 /// Bytes beside `$ORC_OUTPUT` in its directory.
@@ -66,14 +67,14 @@ pub(crate) struct Entrance {
 /// What `box-init` is told, as its argument: nothing here is a secret of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Inside {
-    /// There is a proxy at [`EGRESS`].
-    pub(crate) network: bool,
+    /// Ports of its doors, whose sockets are at [`door_at`].
+    pub(crate) doors: Vec<u16>,
     /// Bounds of each process inside.
     pub(crate) bounds: Bounds,
 }
 
 /// What a box has beside its program that counts as a process: the first thread of `box-init`, its ears and its answers, and
-/// where a control group counts the process outside, else the watch. The relay of a network counts as the program's.
+/// where a control group counts the process outside, else the watch. The relay of doors counts as the program's.
 pub(crate) const OWN_PROCESSES: u64 = 4;
 
 /// Bounds inside (getrlimit(2) for each process); 0 is no bound.
@@ -98,7 +99,11 @@ pub(crate) enum Argument {
     /// The place where this is found.
     Path(PathBuf),
     /// The place where these layers are found as one.
-    Layers { lower: Vec<PathBuf>, upper: PathBuf, work: PathBuf },
+    Layers {
+        lower: Vec<PathBuf>,
+        upper: PathBuf,
+        work: PathBuf,
+    },
     /// The number of a descriptor from which this can be read.
     Data(Bytes),
 }
@@ -121,12 +126,32 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// Every way out of it; that to its proxy is one like others.
+    fn doors(&self) -> Vec<Door> {
+        let proxy = self.egress.map(|socket| Door {
+            socket: socket.to_owned(),
+            port: crate::relay::PORT,
+        });
+        proxy
+            .into_iter()
+            .chain(self.confinement.doors.iter().cloned())
+            .collect()
+    }
+
     fn bounds(&self) -> Bounds {
         let limits = &self.confinement.limits;
         let (open_files, file_bytes) = (limits.open_files.into(), limits.disk_bytes);
-        let (processes, memory_bytes) =
-            if self.groups.is_empty() { (limits.processes.into(), limits.memory_bytes) } else { (0, 0) };
-        Bounds { open_files, file_bytes, processes, memory_bytes }
+        let (processes, memory_bytes) = if self.groups.is_empty() {
+            (limits.processes.into(), limits.memory_bytes)
+        } else {
+            (0, 0)
+        };
+        Bounds {
+            open_files,
+            file_bytes,
+            processes,
+            memory_bytes,
+        }
     }
 }
 
@@ -134,7 +159,16 @@ impl Request<'_> {
 /// to four and they count as memory.
 fn memory_for_files(limits: &BoxLimits) -> u64 {
     let bounds = [limits.disk_bytes, limits.memory_bytes / 4];
-    bounds.into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(UNBOUNDED_TMP)
+    bounds
+        .into_iter()
+        .filter(|bytes| *bytes > 0)
+        .min()
+        .unwrap_or(UNBOUNDED_TMP)
+}
+
+/// Where the socket of a door is inside.
+pub(crate) fn door_at(port: u16) -> PathBuf {
+    Path::new(DOORS).join(port.to_string())
 }
 
 /// What every box sees of the machine.
@@ -192,7 +226,8 @@ struct Line(Vec<Argument>);
 
 impl Line {
     fn words<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) {
-        self.0.extend(words.into_iter().map(|word| Argument::Text(word.to_owned())));
+        self.0
+            .extend(words.into_iter().map(|word| Argument::Text(word.to_owned())));
     }
 
     fn path(&mut self, path: &Path) {
@@ -230,9 +265,19 @@ pub(crate) fn first_call(
     for (name, value) in [("HOME", HOME), ("TMPDIR", "/tmp"), ("USER", USER), ("LOGNAME", USER)] {
         env.insert(name.to_owned(), value.to_owned());
     }
-    let spawn = Spawn { argv: argv.to_vec(), env, streams: Streams::Inherited };
+    let spawn = Spawn {
+        argv: argv.to_vec(),
+        env,
+        streams: Streams::Inherited,
+    };
     let (cwd, limits) = (directory.to_owned(), CallLimits::default());
-    protocol::encode(&protocol::Request::Call(Call { id: 1, tool: Tool::Spawn(spawn), cwd, deadline: None, limits }))
+    protocol::encode(&protocol::Request::Call(Call {
+        id: 1,
+        tool: Tool::Spawn(spawn),
+        cwd,
+        deadline: None,
+        limits,
+    }))
 }
 
 impl Sandbox {
@@ -242,7 +287,14 @@ impl Sandbox {
         let confinement = request.confinement;
         let mut line = Line::default();
         line.path(&inner.bwrap);
-        line.words(["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--new-session"]);
+        line.words([
+            "--unshare-all",
+            "--unshare-user",
+            "--disable-userns",
+            "--cap-drop",
+            "ALL",
+            "--new-session",
+        ]);
         line.words(["--die-with-parent", "--as-pid-1", "--hostname", "box"]);
         line.0.extend(inner.system.arguments.iter().cloned());
         let tmp_bytes = memory_for_files(&confinement.limits);
@@ -260,8 +312,10 @@ impl Sandbox {
         } else {
             line.bind("--bind", confinement.home.clone(), Path::new(HOME));
         }
-        if let Some(socket) = request.egress {
-            line.bind("--bind", socket.to_owned(), Path::new(EGRESS));
+        let doors = request.doors();
+        for Door { socket, port } in &doors {
+            // Connecting needs no right to change it, and nobody inside has that.
+            line.bind("--ro-bind", socket.clone(), &door_at(*port));
         }
         for mount in &confinement.mounts {
             line.words([if mount.writable { "--bind" } else { "--ro-bind" }]);
@@ -271,7 +325,10 @@ impl Sandbox {
             });
             line.path(&mount.at);
         }
-        let inside = Inside { network: request.egress.is_some(), bounds: request.bounds() };
+        let inside = Inside {
+            doors: doors.iter().map(|door| door.port).collect(),
+            bounds: request.bounds(),
+        };
         let inside = serde_json::to_string(&inside).unwrap_or_default();
         line.words([
             "--remount-ro",
@@ -286,13 +343,29 @@ impl Sandbox {
             &inside,
         ]);
         let user = inner.staged.then_some((inner.user.uid, inner.user.gid));
-        Entrance { user, groups: request.groups.to_vec(), line: line.0, masked: confinement.masked.clone() }
+        Entrance {
+            user,
+            groups: request.groups.to_vec(),
+            line: line.0,
+            masked: confinement.masked.clone(),
+        }
     }
 
-    /// Gives a file of ours to whom everything inside is.
-    pub(crate) fn hand_over(&self, path: &Path) -> io::Result<()> {
+    /// Gives the sockets of its doors to whom everything inside is.
+    pub(crate) fn hand_doors_over(&self, request: &Request<'_>) -> Result<(), StartError> {
         let BoxUser { uid, gid } = self.inner.user;
-        if self.inner.staged { std::os::unix::fs::lchown(path, Some(uid), Some(gid)) } else { Ok(()) }
+        for Door { socket, port } in request.doors() {
+            let found = fs::symlink_metadata(&socket).and_then(|found| match found.file_type().is_socket() {
+                false => Err(io::Error::other("it is no socket")),
+                true if self.inner.staged => std::os::unix::fs::lchown(&socket, Some(uid), Some(gid)),
+                true => Ok(()),
+            });
+            found.map_err(|error| {
+                let what = format!("its door at port {port} cannot lead to `{}`: {error}", socket.display());
+                StartError::Box { what }
+            })?;
+        }
+        Ok(())
     }
 
     /// Makes a directory that is bound into a box, private to whom everything inside is.
@@ -315,14 +388,23 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn limits(memory_bytes: u64, disk_bytes: u64) -> BoxLimits {
-        BoxLimits { processes: 5, memory_bytes, disk_bytes, open_files: 6 }
+        BoxLimits {
+            processes: 5,
+            memory_bytes,
+            disk_bytes,
+            open_files: 6,
+        }
     }
 
     #[test]
     fn directories_in_memory_take_a_part_of_it() {
-        for (memory, disk, wanted) in
-            [(0, 0, UNBOUNDED_TMP), (0, 7, 7), (8 * GIB, 0, 2 * GIB), (8 * GIB, GIB, GIB), (GIB, GIB, GIB / 4)]
-        {
+        for (memory, disk, wanted) in [
+            (0, 0, UNBOUNDED_TMP),
+            (0, 7, 7),
+            (8 * GIB, 0, 2 * GIB),
+            (8 * GIB, GIB, GIB),
+            (GIB, GIB, GIB / 4),
+        ] {
             assert_eq!(memory_for_files(&limits(memory, disk)), wanted, "{memory} {disk}");
         }
     }
