@@ -99,11 +99,7 @@ pub(crate) enum Argument {
     /// The place where this is found.
     Path(PathBuf),
     /// The place where these layers are found as one.
-    Layers {
-        lower: Vec<PathBuf>,
-        upper: PathBuf,
-        work: PathBuf,
-    },
+    Layers { lower: Vec<PathBuf>, upper: PathBuf, work: PathBuf },
     /// The number of a descriptor from which this can be read.
     Data(Bytes),
 }
@@ -128,30 +124,16 @@ pub(crate) struct Request<'a> {
 impl Request<'_> {
     /// Every way out of it; that to its proxy is one like others.
     fn doors(&self) -> Vec<Door> {
-        let proxy = self.egress.map(|socket| Door {
-            socket: socket.to_owned(),
-            port: crate::relay::PORT,
-        });
-        proxy
-            .into_iter()
-            .chain(self.confinement.doors.iter().cloned())
-            .collect()
+        let proxy = self.egress.map(|socket| Door { socket: socket.to_owned(), port: crate::relay::PORT });
+        proxy.into_iter().chain(self.confinement.doors.iter().cloned()).collect()
     }
 
     fn bounds(&self) -> Bounds {
         let limits = &self.confinement.limits;
         let (open_files, file_bytes) = (limits.open_files.into(), limits.disk_bytes);
-        let (processes, memory_bytes) = if self.groups.is_empty() {
-            (limits.processes.into(), limits.memory_bytes)
-        } else {
-            (0, 0)
-        };
-        Bounds {
-            open_files,
-            file_bytes,
-            processes,
-            memory_bytes,
-        }
+        let (processes, memory_bytes) =
+            if self.groups.is_empty() { (limits.processes.into(), limits.memory_bytes) } else { (0, 0) };
+        Bounds { open_files, file_bytes, processes, memory_bytes }
     }
 }
 
@@ -159,11 +141,7 @@ impl Request<'_> {
 /// to four and they count as memory.
 fn memory_for_files(limits: &BoxLimits) -> u64 {
     let bounds = [limits.disk_bytes, limits.memory_bytes / 4];
-    bounds
-        .into_iter()
-        .filter(|bytes| *bytes > 0)
-        .min()
-        .unwrap_or(UNBOUNDED_TMP)
+    bounds.into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(UNBOUNDED_TMP)
 }
 
 /// Where the socket of a door is inside.
@@ -226,8 +204,7 @@ struct Line(Vec<Argument>);
 
 impl Line {
     fn words<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) {
-        self.0
-            .extend(words.into_iter().map(|word| Argument::Text(word.to_owned())));
+        self.0.extend(words.into_iter().map(|word| Argument::Text(word.to_owned())));
     }
 
     fn path(&mut self, path: &Path) {
@@ -265,19 +242,9 @@ pub(crate) fn first_call(
     for (name, value) in [("HOME", HOME), ("TMPDIR", "/tmp"), ("USER", USER), ("LOGNAME", USER)] {
         env.insert(name.to_owned(), value.to_owned());
     }
-    let spawn = Spawn {
-        argv: argv.to_vec(),
-        env,
-        streams: Streams::Inherited,
-    };
+    let spawn = Spawn { argv: argv.to_vec(), env, streams: Streams::Inherited };
     let (cwd, limits) = (directory.to_owned(), CallLimits::default());
-    protocol::encode(&protocol::Request::Call(Call {
-        id: 1,
-        tool: Tool::Spawn(spawn),
-        cwd,
-        deadline: None,
-        limits,
-    }))
+    protocol::encode(&protocol::Request::Call(Call { id: 1, tool: Tool::Spawn(spawn), cwd, deadline: None, limits }))
 }
 
 impl Sandbox {
@@ -287,14 +254,7 @@ impl Sandbox {
         let confinement = request.confinement;
         let mut line = Line::default();
         line.path(&inner.bwrap);
-        line.words([
-            "--unshare-all",
-            "--unshare-user",
-            "--disable-userns",
-            "--cap-drop",
-            "ALL",
-            "--new-session",
-        ]);
+        line.words(["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--new-session"]);
         line.words(["--die-with-parent", "--as-pid-1", "--hostname", "box"]);
         line.0.extend(inner.system.arguments.iter().cloned());
         let tmp_bytes = memory_for_files(&confinement.limits);
@@ -325,10 +285,7 @@ impl Sandbox {
             });
             line.path(&mount.at);
         }
-        let inside = Inside {
-            doors: doors.iter().map(|door| door.port).collect(),
-            bounds: request.bounds(),
-        };
+        let inside = Inside { doors: doors.iter().map(|door| door.port).collect(), bounds: request.bounds() };
         let inside = serde_json::to_string(&inside).unwrap_or_default();
         line.words([
             "--remount-ro",
@@ -343,12 +300,7 @@ impl Sandbox {
             &inside,
         ]);
         let user = inner.staged.then_some((inner.user.uid, inner.user.gid));
-        Entrance {
-            user,
-            groups: request.groups.to_vec(),
-            line: line.0,
-            masked: confinement.masked.clone(),
-        }
+        Entrance { user, groups: request.groups.to_vec(), line: line.0, masked: confinement.masked.clone() }
     }
 
     /// Gives the sockets of its doors to whom everything inside is.
@@ -388,23 +340,14 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn limits(memory_bytes: u64, disk_bytes: u64) -> BoxLimits {
-        BoxLimits {
-            processes: 5,
-            memory_bytes,
-            disk_bytes,
-            open_files: 6,
-        }
+        BoxLimits { processes: 5, memory_bytes, disk_bytes, open_files: 6 }
     }
 
     #[test]
     fn directories_in_memory_take_a_part_of_it() {
-        for (memory, disk, wanted) in [
-            (0, 0, UNBOUNDED_TMP),
-            (0, 7, 7),
-            (8 * GIB, 0, 2 * GIB),
-            (8 * GIB, GIB, GIB),
-            (GIB, GIB, GIB / 4),
-        ] {
+        for (memory, disk, wanted) in
+            [(0, 0, UNBOUNDED_TMP), (0, 7, 7), (8 * GIB, 0, 2 * GIB), (8 * GIB, GIB, GIB), (GIB, GIB, GIB / 4)]
+        {
             assert_eq!(memory_for_files(&limits(memory, disk)), wanted, "{memory} {disk}");
         }
     }
