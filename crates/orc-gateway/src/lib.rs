@@ -4,7 +4,9 @@
 //! changes a request in three places only: credentials, the output limit, and `include_usage`.
 
 pub mod provider;
+mod scripted;
 mod shape;
 pub mod wire;
 
+pub use scripted::Scripted;
 pub use shape::{Credential, HttpShape, Key, ProviderKind, ProviderShape, RateLimits, Shape, Times, Unpriced};
