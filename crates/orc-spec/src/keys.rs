@@ -6,6 +6,7 @@
 mod confine;
 mod limits;
 mod profile;
+mod providers;
 mod script;
 mod settings;
 mod shape;
@@ -18,7 +19,10 @@ pub use self::confine::{
 pub use self::limits::{BUDGET, CONCURRENCY, EXHAUSTED, ON_EXHAUSTED, ON_LIMIT};
 pub(crate) use self::profile::unhonoured;
 pub use self::profile::{ADAPTERS, MAX_MESSAGES, MODES, OUTPUT, PROFILE};
-pub use self::script::{BEYOND, FAILURE, FIGURES, MATCH, MAX_EVENTS, MAX_FIGURE, SCRIPT, STOPS, TOOL_CALL, TRACK, TURN};
+pub use self::providers::{MAX_CALLS, PROTOCOLS, PROVIDER, UNPRICED};
+pub use self::script::{
+    BEYOND, FAILURE, FIGURES, MATCH, MAX_EVENTS, MAX_FIGURE, SCRIPT, STOPS, TOOL_CALL, TRACK, TURN,
+};
 pub use self::settings::{MOMENTS, NOTIFICATION, PERSON, RETENTION, ROLES, SETTINGS};
 pub use self::shape::Shape;
 use self::shape::Shape::{

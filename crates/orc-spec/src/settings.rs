@@ -6,6 +6,7 @@
 mod confine;
 mod notify;
 mod people;
+mod providers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,6 +19,7 @@ pub use self::confine::{
 };
 pub use self::notify::{Address, Moment, Notification, Target};
 pub use self::people::{Person, Role};
+pub use self::providers::{Models, PartialModels, Provider, ProviderKind, Unpriced};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::keys;
 use crate::pipeline::is_variable;
@@ -124,6 +126,8 @@ pub struct PartialSettings {
     pub retention: PartialRetention,
     /// `sandbox:`, `box:`, `worktree:`, `secrets:` and `agents_domain:`.
     pub confinement: PartialConfinement,
+    /// `providers:`, `prices:` and `unpriced:`.
+    pub models: PartialModels,
 }
 
 /// What one source says about how long things are kept.
@@ -173,10 +177,14 @@ pub struct Settings {
     pub boxes: BoxSettings,
     /// How private copies are made.
     pub strategy: Setting<Strategy>,
+    /// MiB of the largest file that is kept of one; 0 is no bound.
+    pub max_file_mb: Setting<u32>,
     /// Where secrets are found, by the name that pipelines call them.
     pub secrets: Setting<BTreeMap<String, SecretSource>>,
     /// The domain of the addresses that agents commit with.
     pub agents_domain: Setting<String>,
+    /// Who answers calls of models, and what that costs.
+    pub models: Models,
 }
 
 /// A setting that cannot be read from a variable or a flag.
@@ -220,12 +228,14 @@ impl Settings {
             sandbox: highest(layers, |layer| layer.confinement.sandbox.as_ref(), Sandbox::default),
             boxes: BoxSettings::resolve(layers),
             strategy: highest(layers, |layer| layer.confinement.strategy.as_ref(), Strategy::default),
+            max_file_mb: PartialConfinement::max_file_mb(layers),
             secrets: highest(layers, |layer| layer.confinement.secrets.as_ref(), BTreeMap::new),
             agents_domain: highest(
                 layers,
                 |layer| layer.confinement.agents_domain.as_ref(),
                 || orc_domain::identity::DEFAULT_DOMAIN.to_owned(),
             ),
+            models: Models::resolve(layers),
         }
     }
 
@@ -269,10 +279,20 @@ impl Settings {
             ("retention.events", kept(events), &events.origin),
             ("sandbox", self.sandbox.value.word().to_owned(), &self.sandbox.origin),
             ("worktree.strategy", self.strategy.value.word().to_owned(), &self.strategy.origin),
+            ("worktree.max_file_mb", confine::bound(&self.max_file_mb), &self.max_file_mb.origin),
             ("secrets", names(&mut self.secrets.value.keys()), &self.secrets.origin),
             ("agents_domain", self.agents_domain.value.clone(), &self.agents_domain.origin),
         ];
         rows.extend(self.boxes.rows());
+        rows.extend([
+            (
+                "providers",
+                names(&mut self.models.providers.value.iter().map(|provider| &provider.name)),
+                &self.models.providers.origin,
+            ),
+            ("prices", self.models.prices.value.clone().unwrap_or_default(), &self.models.prices.origin),
+            ("unpriced", self.models.unpriced.value.word().to_owned(), &self.models.unpriced.origin),
+        ]);
         rows
     }
 }
@@ -346,6 +366,7 @@ impl PartialSettings {
             self.retention = PartialRetention { runs: age("runs"), logs: age("logs"), events: age("events") };
         }
         self.confinement = PartialConfinement::read(&fields, &origin_of, report);
+        self.models = PartialModels::read(&fields, &origin_of, report);
         self.slots = fields
             .get("slots")
             .and_then(|node| read::count(node, "`slots`", keys::MAX_SLOTS, report))

@@ -7,7 +7,7 @@ use super::{Table, key};
 pub const WORKTREES: &[&str] = &["parents", "fresh", "none", "in_place"];
 
 /// The words of `sandbox:`.
-pub const SANDBOXES: &[&str] = &["required", "off"];
+pub const SANDBOXES: &[&str] = &["required"];
 /// The words of `strategy:`.
 pub const STRATEGIES: &[&str] = &["auto", "overlay", "btrfs", "clone"];
 /// The largest number of a user or group; one more means nobody in system calls.
@@ -179,11 +179,19 @@ pub static BOX_LIMITS: Table = Table {
 /// `worktree:` of the settings.
 pub static WORKTREE_SETTINGS: Table = Table {
     name: "`worktree` of the settings",
-    keys: &[key(
-        "strategy",
-        Words(STRATEGIES),
-        "How private copies are made; without it `auto`, which is the best that this machine can do.",
-    )],
+    keys: &[
+        key(
+            "strategy",
+            Words(STRATEGIES),
+            "How private copies are made; without it `auto`, which is the best that this machine can do.",
+        ),
+        key(
+            "max_file_mb",
+            CountOrZero(MAX_MEBIBYTES),
+            "MiB of the largest file that goes from step to step, without it 1024; 0 is no bound. A larger one is told in the \
+             log of its run.",
+        ),
+    ],
     required: &[],
     foreign: &[
         ("from", "it is a pipeline that says what steps start from: `worktree:` there"),

@@ -4,7 +4,7 @@ use super::Shape::{
     Argv, Count, CountOrZero, Duration, EnvNames, Later, ListOf, NameLists, Named, Size, Table as Sub, Tally, Text,
     WordList, Words,
 };
-use super::{BOX_SETTINGS, MAX_SLOTS, SANDBOXES, SECRET, Table, WORKTREE_SETTINGS, key};
+use super::{BOX_SETTINGS, MAX_SLOTS, PROVIDER, SANDBOXES, SECRET, Table, UNPRICED, WORKTREE_SETTINGS, key};
 
 /// What people may do, the most first.
 pub const ROLES: &[&str] = &["admin", "approve", "operate", "read"];
@@ -31,7 +31,7 @@ pub static SETTINGS: Table = Table {
         key(
             "sandbox",
             Words(SANDBOXES),
-            "Whether steps need a box: without it `required`; with `off` they run without one, and status shows it.",
+            "Whether steps need a box: they do; one that is to run without says so itself, `worktree: in_place`.",
         ),
         key("box", Sub(&BOX_SETTINGS), "Who works in boxes, what may be asked for at most, and bounds."),
         key("worktree", Sub(&WORKTREE_SETTINGS), "How private copies of repositories are made."),
@@ -41,7 +41,17 @@ pub static SETTINGS: Table = Table {
         key("github", Later, "The connection to GitHub."),
         key("server", Later, "Address and access of the server."),
         key("schedules", Later, "Settings of schedules."),
-        key("providers", Later, "Providers of models."),
+        key(
+            "providers",
+            Named(&PROVIDER),
+            "Who answers calls of models; `anthropic` and `openai` are there in any case.",
+        ),
+        key("prices", Text, "A file with prices of models over those that are known."),
+        key(
+            "unpriced",
+            Words(UNPRICED),
+            "Calls of a model without a price: their tokens are counted, or they are refused. Below a budget in money they are refused.",
+        ),
         key("telemetry", Later, "Traces and metrics."),
         key("notifications", ListOf(&Sub(&NOTIFICATION)), "Where people are told of what needs them."),
         key("workspace", Later, "The workspace of this repository."),
@@ -50,6 +60,7 @@ pub static SETTINGS: Table = Table {
     foreign: &[
         ("concurrency", "write `slots:`"),
         ("parallelism", "write `slots:`"),
+        ("models", "write `providers:`"),
         ("env", "write `pass_env:` with the names to pass from the host, or `env:` in a pipeline"),
     ],
 };

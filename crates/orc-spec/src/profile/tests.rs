@@ -146,7 +146,7 @@ max_messages: 11
 env: { ORC_X: a, B: '${{ inputs.b }}', C: [] }
 output: { shema: x }
 modell: large
-model: large
+effort: high
 tools: [Read]
 budget: { monthly_usd: 5 }
 prompt: do it
@@ -178,7 +178,7 @@ You write code.
         "`silence_timeout` goes from 1m to 240m, and this is 10s",
         "`max_messages` needs a whole number from 0 to 10, not 11",
         "a profile has no key `modell`; did you mean `model`?",
-        "`adapter: command` cannot honour `model`; the program decides that itself",
+        "`adapter: command` cannot honour `effort`; the program decides that itself",
         "`adapter: command` cannot honour `tools`; the program brings its own tools",
         "`budget` is not available yet",
         "a profile has no key `prompt`; the system prompt is the text below",

@@ -20,14 +20,12 @@ use crate::read::{self, Fields};
 use crate::source::Span;
 use crate::yaml::{Entry as Member, Kind, Node};
 
-/// Whether steps need a box.
+/// Whether steps need a box. There is one answer, which people read where they look for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sandbox {
     /// Without one, nothing runs but what works in place.
     #[default]
     Required,
-    /// They run as we do. A person wrote it down, and status shows it.
-    Off,
 }
 
 impl Sandbox {
@@ -36,7 +34,6 @@ impl Sandbox {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Required => "required",
-            Self::Off => "off",
         }
     }
 }
@@ -116,6 +113,10 @@ pub const DEFAULT_DISK_MB: u32 = 10_240;
 /// Open files of a process when nothing is said.
 pub const DEFAULT_OPEN_FILES: u32 = 4096;
 
+/// MiB of the largest file that is kept of a copy when nothing is said: more than forges take (100 MiB at GitHub), and what
+/// is made of it still takes seconds and not minutes.
+pub const DEFAULT_MAX_FILE_MB: u32 = 1024;
+
 /// What one source says of boxes and copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartialConfinement {
@@ -141,9 +142,7 @@ impl PartialConfinement {
         let origin = |key: &str| origin_of(fields, key);
         let mut settings = Self::default();
         if let Some(node) = fields.get("sandbox") {
-            let word = read::word(node, "`sandbox`", keys::SANDBOXES, report);
-            let value = word.map(|word| if word == "off" { Sandbox::Off } else { Sandbox::Required });
-            settings.sandbox = value.map(|value| Setting { value, origin: origin("sandbox") });
+            settings.sandbox = sandbox(node, report).map(|value| Setting { value, origin: origin("sandbox") });
         }
         if let Some(node) = fields.get("secrets") {
             settings.secrets = Some(Setting { value: secrets(node, report), origin: origin("secrets") });
@@ -154,11 +153,8 @@ impl PartialConfinement {
         }
         if let Some(fields) =
             fields.get("worktree").and_then(|node| read::fields(node, &keys::WORKTREE_SETTINGS, report))
-            && let Some(node) = fields.get("strategy")
         {
-            let word = read::word(node, "`strategy`", keys::STRATEGIES, report);
-            let value = Strategy::ALL.into_iter().find(|strategy| Some(strategy.word()) == word);
-            settings.strategy = value.map(|value| Setting { value, origin: origin_of(&fields, "strategy") });
+            settings.read_worktree(&fields, origin_of, report);
         }
         if let Some(fields) = fields.get("box").and_then(|node| read::fields(node, &keys::BOX_SETTINGS, report)) {
             settings.read_box(&fields, origin_of, report);
@@ -206,6 +202,23 @@ impl PartialConfinement {
         }
     }
 
+    fn read_worktree(&mut self, fields: &Fields<'_>, origin_of: OriginOf<'_>, report: &mut Report) {
+        if let Some(node) = fields.get("strategy") {
+            let word = read::word(node, "`strategy`", keys::STRATEGIES, report);
+            let value = Strategy::ALL.into_iter().find(|strategy| Some(strategy.word()) == word);
+            self.strategy = value.map(|value| Setting { value, origin: origin_of(fields, "strategy") });
+        }
+        if let Some(node) = fields.get("max_file_mb") {
+            let value = read::number_within(node, "`max_file_mb`", 0..=keys::MAX_MEBIBYTES, report);
+            self.number("max_file_mb", value, origin_of(fields, "max_file_mb"));
+        }
+    }
+
+    /// MiB of the largest file that is kept of a copy.
+    pub(super) fn max_file_mb(layers: &[PartialSettings]) -> Setting<u32> {
+        highest(layers, |layer| layer.confinement.numbers.get("max_file_mb"), || DEFAULT_MAX_FILE_MB)
+    }
+
     fn number(&mut self, key: &'static str, value: Option<u32>, origin: Origin) {
         if let Some(value) = value {
             self.numbers.insert(key, Setting { value, origin });
@@ -243,10 +256,6 @@ impl BoxSettings {
             Some(entries) if entries.is_empty() => "nothing".to_owned(),
             Some(entries) => entries.iter().cloned().collect::<Vec<_>>().join(" "),
         };
-        let bound = |limit: &Setting<u32>| match limit.value {
-            0 => "no bound".to_owned(),
-            limit => limit.to_string(),
-        };
         vec![
             ("box.uid", id(&self.uid), &self.uid.origin),
             ("box.gid", id(&self.gid), &self.gid.origin),
@@ -259,6 +268,14 @@ impl BoxSettings {
             ("box.limits.disk_mb", bound(&self.disk_mb), &self.disk_mb.origin),
             ("box.limits.open_files", bound(&self.open_files), &self.open_files.origin),
         ]
+    }
+}
+
+/// A bound as people read it.
+pub(super) fn bound(limit: &Setting<u32>) -> String {
+    match limit.value {
+        0 => "no bound".to_owned(),
+        limit => limit.to_string(),
     }
 }
 
@@ -361,6 +378,18 @@ fn covers(right: Right, allowed: &str, entry: &str) -> bool {
     }
 }
 
+/// Whoever reads `off` wants no box for a step; for that there is a word of the step, which everybody sees beside it.
+fn sandbox(node: &Node, report: &mut Report) -> Option<Sandbox> {
+    if matches!(&node.kind, Kind::Scalar(scalar) if scalar.text == "off") {
+        let message = "`sandbox: off` is not available: private copies are made and read in boxes, and a rule about the \
+                       network, a secret or a limit would hold for nobody";
+        let help = "write `worktree: in_place` on the steps that are to run without a box, in your own checkout";
+        report.error(Code::NotAvailable, node.span, message).help(help);
+        return None;
+    }
+    read::word(node, "`sandbox`", keys::SANDBOXES, report).map(|_| Sandbox::Required)
+}
+
 fn secrets(node: &Node, report: &mut Report) -> BTreeMap<String, SecretSource> {
     let members = read::map(node, "`secrets`", report).unwrap_or_default();
     let read = |Member { key, value }: &Member| {
@@ -372,7 +401,7 @@ fn secrets(node: &Node, report: &mut Report) -> BTreeMap<String, SecretSource> {
 }
 
 /// Where a secret is found. What stands there instead may be the secret itself, so it is not repeated.
-fn secret_source(node: &Node, report: &mut Report) -> Option<SecretSource> {
+pub(super) fn secret_source(node: &Node, report: &mut Report) -> Option<SecretSource> {
     const HELP: &str =
         "say where it is found: `{ env: NAME }` of the host, or `{ file: PATH }` outside of the repository";
     let Kind::Map(_) = &node.kind else {

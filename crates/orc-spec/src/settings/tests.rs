@@ -1,4 +1,5 @@
 mod confine;
+mod providers;
 
 use super::*;
 

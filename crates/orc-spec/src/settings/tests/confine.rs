@@ -22,6 +22,7 @@ fn what_is_not_said_has_a_default() {
     let wanted = [
         "sandbox required default",
         "worktree.strategy auto default",
+        "worktree.max_file_mb 1024 default",
         "secrets  default",
         "agents_domain agents.orchestrator.local default",
         "box.uid none default",
@@ -35,21 +36,22 @@ fn what_is_not_said_has_a_default() {
         "box.limits.disk_mb 10240 default",
         "box.limits.open_files 4096 default",
     ];
-    assert_eq!(rows[10..], wanted);
+    assert_eq!(rows[10..10 + wanted.len()], wanted);
 }
 
 #[test]
 fn everything_is_shown_with_its_place() {
     let settings = resolved(
-        "sandbox: off\nworktree: { strategy: clone }\nagents_domain: Agents.Example.COM\n\
+        "sandbox: required\nworktree: { strategy: clone, max_file_mb: 0 }\nagents_domain: Agents.Example.COM\n\
          box:\n  uid: 4711\n  gid: 4712\n  read: [~/.rustup//, /opt]\n  write: []\n  network: [Example.com]\n  env: [LANG]\n  \
          limits:\n    processes: 64\n    memory_mb: 0\n    disk_mb: 1_000\n    open_files: 128\n\
          secrets:\n  TOKEN: { env: HOST_TOKEN }\n  KEY: { file: ~/.config/key }\n",
     );
     let rows = told_rows(&settings);
     let wanted = [
-        "sandbox off orchestrator.yaml:1",
+        "sandbox required orchestrator.yaml:1",
         "worktree.strategy clone orchestrator.yaml:2",
+        "worktree.max_file_mb no bound orchestrator.yaml:2",
         "secrets KEY TOKEN orchestrator.yaml:16",
         "agents_domain agents.example.com orchestrator.yaml:3",
         "box.uid 4711 orchestrator.yaml:5",
@@ -63,7 +65,7 @@ fn everything_is_shown_with_its_place() {
         "box.limits.disk_mb 1000 orchestrator.yaml:14",
         "box.limits.open_files 128 orchestrator.yaml:15",
     ];
-    assert_eq!(rows[10..], wanted);
+    assert_eq!(rows[10..10 + wanted.len()], wanted);
     let source = |name: &str| settings.secrets.value[name].clone();
     assert_eq!(source("TOKEN"), SecretSource::Variable("HOST_TOKEN".to_owned()));
     assert_eq!(source("KEY"), SecretSource::File("~/.config/key".to_owned()));
@@ -73,26 +75,27 @@ fn everything_is_shown_with_its_place() {
 fn the_owner_of_the_machine_says_the_last_word() {
     let settings = of_layers(
         "box: { uid: 9, read: [/opt], limits: { processes: 9 } }",
-        "box: { uid: 7, gid: 7, read: [/x], limits: { disk_mb: 7 } }\nsandbox: off",
+        "box: { uid: 7, gid: 7, read: [/x], limits: { disk_mb: 7 } }",
     );
     // The group of another user is not taken over.
     assert_eq!((settings.boxes.uid.value, settings.boxes.gid.value), (Some(9), None));
     assert_eq!(settings.boxes.read.value, Some(BTreeSet::from(["/opt".to_owned()])));
     assert_eq!((settings.boxes.processes.value, settings.boxes.disk_mb.value), (9, 7));
-    assert_eq!(settings.sandbox.value, Sandbox::Off);
-    assert_eq!(of_layers("sandbox: required", "sandbox: off").sandbox.value, Sandbox::Required);
 }
 
 #[test]
 fn mistakes_are_told_with_place_cause_and_advice() {
     let cases = [
-        ("sandbox: no", "1:10 `sandbox` needs one of `required`, `off`, not `no`"),
+        ("sandbox: no", "1:10 `sandbox` needs one of `required`, not `no`"),
+        ("sandbox: requierd", "1:10 `sandbox` needs one of `required`, not `requierd`; did you mean `required`?"),
         (
-            "sandbox: requierd",
-            "1:10 `sandbox` needs one of `required`, `off`, not `requierd`; did you mean `required`?",
+            "sandbox: off",
+            "1:10 `sandbox: off` is not available: private copies are made and read in boxes, and a rule about the \
+             network, a secret or a limit would hold for nobody; write `worktree: in_place` on the steps",
         ),
         ("worktree: { strategy: reflink }", "1:23 `strategy` needs one of `auto`, `overlay`, `btrfs`, `clone`"),
         ("worktree: { from: fresh }", "1:13 `worktree` of the settings has no key `from`; it is a pipeline that says"),
+        ("worktree: { max_file_mb: -1 }", "1:26 `max_file_mb` needs a whole number from 0"),
         ("worktree: clone", "1:11 `worktree` of the settings needs a map"),
         ("box: { uid: 0 }", "1:13 `uid: 0` is root, and nothing in a box is root; name a user"),
         ("box: { uid: 1, gid: 0 }", "1:21 `gid: 0` is root"),
