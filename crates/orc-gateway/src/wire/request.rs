@@ -486,3 +486,6 @@ fn track(body: &Body<'_>) -> Track {
     track.tools = body.tools.maps().filter_map(name).collect();
     track
 }
+
+#[cfg(test)]
+mod tests;
