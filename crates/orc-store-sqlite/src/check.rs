@@ -6,10 +6,12 @@ use std::path::Path;
 
 use futures_util::TryStreamExt as _;
 use orc_domain::graph::Pipeline;
+use orc_domain::ledger::Day;
 use orc_ports::store::StoreError;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection as _, Row as _, query};
 
+use crate::costs;
 use crate::failure::failed;
 use crate::read::size;
 use crate::row::{self, Place};
@@ -17,9 +19,10 @@ use crate::schema::{
     SCHEMA_VERSION, beside, cannot_open, check_readable, open_writable, read_options, require_file, version,
 };
 use crate::statement::{
-    CHECK_EVENT_GAPS, CHECK_FINISHED_COUNT, CHECK_LIVE_RUNS_OF_FINISHED_FLOWS, CHECK_LIVE_RUNS_WITHOUT_SLOT,
-    CHECK_OPEN_REQUESTS_OF_FINISHED_FLOWS, CHECK_PLACES_OF_FINISHED_FLOWS, CHECK_SLOTS_WITHOUT_LIVE_RUN,
-    CHECK_UNFINISHED_WITHOUT_ALARM, SCAN_EFFECTS, SCAN_EVENTS, SCAN_FLOWS, SCAN_PIPELINES, SCAN_REQUESTS, SCAN_RUNS,
+    CHECK_EVENT_GAPS, CHECK_FINISHED_COUNT, CHECK_LEDGER_OPEN, CHECK_LEDGER_OPEN_OF_ENDED, CHECK_LEDGER_SUMS,
+    CHECK_LIVE_RUNS_OF_FINISHED_FLOWS, CHECK_LIVE_RUNS_WITHOUT_SLOT, CHECK_OPEN_REQUESTS_OF_FINISHED_FLOWS,
+    CHECK_PLACES_OF_FINISHED_FLOWS, CHECK_SLOTS_WITHOUT_LIVE_RUN, CHECK_UNFINISHED_WITHOUT_ALARM, SCAN_EFFECTS,
+    SCAN_EVENTS, SCAN_FLOWS, SCAN_LEDGER_ACCOUNTS, SCAN_LEDGER_CALLS, SCAN_PIPELINES, SCAN_REQUESTS, SCAN_RUNS,
     SCAN_STEPS, Statement,
 };
 
@@ -68,6 +71,8 @@ const INVARIANTS: &[(Statement, &str)] = &[
     (CHECK_UNFINISHED_WITHOUT_ALARM, "is not finished and has no alarm"),
     (CHECK_EVENT_GAPS, "is the position of an event after a gap"),
     (CHECK_FINISHED_COUNT, "is a counter that does not agree with its rows"),
+    (CHECK_LEDGER_OPEN, "is a call whose entries and place among the calls in flight contradict each other"),
+    (CHECK_LEDGER_OPEN_OF_ENDED, "is a call in flight of an instance that is over"),
 ];
 
 /// Looks at everything in the database at `path`, read-only: the file itself, references, counts, and whether each row
@@ -107,8 +112,66 @@ pub async fn check(path: &Path) -> Result<Findings, StoreError> {
     scan(&mut connection, SCAN_REQUESTS, |found| row::request(found).map(drop), &mut findings).await?;
     scan(&mut connection, SCAN_EVENTS, |found| row::event(found).map(drop), &mut findings).await?;
     scan(&mut connection, SCAN_EFFECTS, |found| row::effect(found).map(drop), &mut findings).await?;
+    scan(&mut connection, SCAN_LEDGER_ACCOUNTS, costs::account, &mut findings).await?;
+    scan(&mut connection, SCAN_LEDGER_CALLS, |found| costs::call(found).map(drop), &mut findings).await?;
+    compare_sums(&mut connection, &mut findings).await?;
     connection.close().await.map_err(failed("close"))?;
     Ok(findings)
+}
+
+/// Compares the maintained sums of the ledger with a fold of its entries, and nothing else: a part of [`check`].
+///
+/// # Errors
+/// As [`check`].
+pub async fn check_sums(path: &Path) -> Result<Findings, StoreError> {
+    let mut connection = connect(path).await?;
+    check_readable(&mut connection, path).await?;
+    let mut findings = Findings::default();
+    compare_sums(&mut connection, &mut findings).await?;
+    connection.close().await.map_err(failed("close"))?;
+    Ok(findings)
+}
+
+/// Figures of a sum; a fold has the same ones with `folded_` before them.
+const FIGURES: [&str; 13] = [
+    "calls",
+    "input",
+    "cache_read",
+    "cache_write",
+    "cache_write_long",
+    "output",
+    "reasoning",
+    "server_tools",
+    "lost_tokens",
+    "micros",
+    "unsure",
+    "reserved",
+    "in_flight",
+];
+
+async fn compare_sums(connection: &mut SqliteConnection, findings: &mut Findings) -> Result<(), StoreError> {
+    let what = failed::<sqlx::Error>(CHECK_LEDGER_SUMS.name);
+    let found = query(CHECK_LEDGER_SUMS.text).fetch_all(connection).await.map_err(what)?;
+    for found in &found {
+        let place = Place { table: "ledger_sums", id: row::id_of(found, "ledger_sums", "account")? };
+        let mut wrong = Vec::new();
+        for figure in FIGURES {
+            let kept: i64 = place.column(found, figure)?;
+            let folded: i64 =
+                found.try_get(format!("folded_{figure}").as_str()).map_err(failed(CHECK_LEDGER_SUMS.name))?;
+            if kept != folded {
+                wrong.push(format!("{figure} {kept} instead of {folded}"));
+            }
+        }
+        let (agent, model): (&str, &str) = (place.column(found, "agent")?, place.column(found, "model")?);
+        let day = Day::from_number(place.column(found, "day")?);
+        findings.add(format!(
+            "the ledger's sum of {day}, agent `{agent}`, model `{model}` (account {}) is not what its entries add up to: {}",
+            place.id,
+            wrong.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 /// Copies the database at `path` to the file `to`, also while somebody writes. The copy is looked at before it gets its

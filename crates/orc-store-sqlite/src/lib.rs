@@ -8,7 +8,9 @@
 //! guards.
 
 mod check;
+mod costs;
 mod failure;
+mod ledger;
 mod read;
 mod reader;
 mod row;
@@ -29,7 +31,7 @@ use orc_domain::time::Timestamp;
 use orc_ports::store::{Commit, Committed, Guarded, Instance, LoadedFlow, Store, StoreError, StoreResult};
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::check::{Facts, Findings, backup, check, facts, vacuum};
+pub use self::check::{Facts, Findings, backup, check, check_sums, facts, vacuum};
 pub use self::reader::SqliteReader;
 pub use self::schema::{MIGRATIONS, Migration, SCHEMA_VERSION, put_earlier_aside, write_empty};
 pub use self::statement::{STATEMENTS, Statement};
@@ -76,7 +78,7 @@ pub async fn migrate(path: &Path) -> Result<(), StoreError> {
 
 fn guarded(outcome: Outcome) -> Guarded {
     match outcome {
-        Outcome::Done => Guarded::Updated,
+        Outcome::Done | Outcome::Lost(_) => Guarded::Updated,
         Outcome::Stale | Outcome::Refused(_) => Guarded::Stale,
         Outcome::Each(each) => each.first().copied().unwrap_or(Guarded::Missing),
     }
@@ -84,7 +86,7 @@ fn guarded(outcome: Outcome) -> Guarded {
 
 fn committed(outcome: Outcome) -> Committed {
     match outcome {
-        Outcome::Done | Outcome::Each(_) => Committed::Done,
+        Outcome::Done | Outcome::Each(_) | Outcome::Lost(_) => Committed::Done,
         Outcome::Stale => Committed::Stale,
         Outcome::Refused(refusal) => Committed::Refused(refusal),
     }
@@ -143,7 +145,7 @@ impl Store for SqliteStore {
             match self.write(Work::runs_claim(&starts, instance)).await? {
                 Outcome::Each(each) => Ok(each),
                 // There was none to claim.
-                Outcome::Done | Outcome::Stale | Outcome::Refused(_) => Ok(Vec::new()),
+                Outcome::Done | Outcome::Stale | Outcome::Refused(_) | Outcome::Lost(_) => Ok(Vec::new()),
             }
         })
     }

@@ -37,7 +37,7 @@ const CONNECTIONS: u32 = 4;
 /// Characters at the end of an id that its index holds.
 const ENDING: usize = 6;
 /// Greater than every printed id.
-const AFTER_ALL_IDS: &str = "~";
+pub(crate) const AFTER_ALL_IDS: &str = "~";
 
 /// Reads of one database.
 #[derive(Clone)]

@@ -34,6 +34,10 @@ impl SqliteReader {
         Ok(Self { reads })
     }
 
+    pub(crate) const fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
     /// Closes its connections; dropping does it too, a little later.
     pub async fn close(&self) {
         self.reads.close().await;

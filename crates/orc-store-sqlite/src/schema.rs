@@ -39,7 +39,8 @@ macro_rules! migration {
 }
 
 /// All of them, in order.
-pub const MIGRATIONS: &[Migration] = &[migration!(1, "0001_begin"), migration!(2, "0002_finished_flows")];
+pub const MIGRATIONS: &[Migration] =
+    &[migration!(1, "0001_begin"), migration!(2, "0002_finished_flows"), migration!(3, "0003_ledger")];
 
 /// The version this program writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -18,13 +18,15 @@ use orc_domain::wait::Wait;
 use orc_ports::store::{Commit, Guarded, Instance, StoreError};
 use serde::Serialize;
 
+use crate::ledger::push_losses;
 use crate::row::step_status;
 use crate::statement::{
     Bind, CONSUMER_ADVANCE, CONSUMER_INSERT, COUNTER_ADD, EFFECT_DELETE, EFFECT_INSERT, EFFECTS_OF_FLOW_DELETE,
     EVENT_INSERT, EVENTS_DELETE, FLOW_DELETE, FLOW_FINISH, FLOW_INSERT, FLOW_UPDATE, INSTANCE_END, INSTANCE_EXISTS,
-    INSTANCE_INSERT, PIPELINE_INSERT, PLACE_DELETE, PLACE_INSERT, PLACES_OF_FLOW_DELETE, PLACES_OF_OTHERS,
-    REQUEST_UPSERT, REQUESTS_OF_FLOW_DELETE, RUN_CLAIM, RUN_EXISTS, RUN_FINISH, RUN_UPSERT, RUNS_OF_FLOW_DELETE, Ran,
-    SLOT_DELETE, SLOT_INSERT, STEP_UPSERT, STEPS_OF_FLOW_DELETE, Script, Statement,
+    INSTANCE_INSERT, LEDGER_CALL_EXISTS, LEDGER_CALL_INSERT, LEDGER_ENDS_LOSE, LEDGER_OPEN_INSERT, PIPELINE_INSERT,
+    PLACE_DELETE, PLACE_INSERT, PLACES_OF_FLOW_DELETE, PLACES_OF_OTHERS, REQUEST_UPSERT, REQUESTS_OF_FLOW_DELETE,
+    RUN_CLAIM, RUN_EXISTS, RUN_FINISH, RUN_UPSERT, RUNS_OF_FLOW_DELETE, Ran, SLOT_DELETE, SLOT_INSERT, STEP_UPSERT,
+    STEPS_OF_FLOW_DELETE, Script, Statement,
 };
 
 /// What became of a write, for all kinds of writes.
@@ -38,6 +40,8 @@ pub(crate) enum Outcome {
     Refused(Refusal),
     /// What became of each of its guarded updates, where it is made of such.
     Each(Vec<Guarded>),
+    /// So many calls of models are lost.
+    Lost(u64),
 }
 
 /// What to do with a write after its script ran.
@@ -55,7 +59,6 @@ pub(crate) enum Durability {
     /// Survives the end of the process. A loss of power takes with it only what died with the machine.
     Process,
     /// Survives a loss of power: something outside the machine will know of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no effect leaves the machine yet"))]
     Power,
 }
 
@@ -72,15 +75,15 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    fn new(operation: &'static str, id: impl ToString) -> Self {
+    pub(crate) fn new(operation: &'static str, id: impl ToString) -> Self {
         Self { operation, id: id.to_string(), script: Script::default(), durability: Durability::Process }
     }
 
-    fn broken(&self, what: &str) -> StoreError {
+    pub(crate) fn broken(&self, what: &str) -> StoreError {
         broken(self.operation, &self.id, what)
     }
 
-    fn json<T: Serialize>(&self, value: &T) -> Result<String, StoreError> {
+    pub(crate) fn json<T: Serialize>(&self, value: &T) -> Result<String, StoreError> {
         serde_json::to_string(value).map_err(|error| self.broken(&format!("it has no JSON form: {error}")))
     }
 
@@ -131,6 +134,7 @@ impl Work {
         let mut work = Self::new("instance_end", id);
         work.script.push(INSTANCE_END).bind(id.to_string()).bind(at.as_millis());
         work.script.push(INSTANCE_EXISTS).bind(id.to_string());
+        push_losses(&mut work.script, id, at);
         work
     }
 
@@ -438,6 +442,16 @@ pub(crate) fn judge(operation: &'static str, id: &str, ran: &[Ran]) -> Verdict {
                     (false, false) => Guarded::Stale,
                 });
             }
+            name if name == LEDGER_CALL_INSERT.name && untouched => return Verdict::Undo(Ok(Outcome::Stale)),
+            name if name == LEDGER_OPEN_INSERT.name && untouched => {
+                return contract("a call belongs to an instance that has begun and is not over");
+            }
+            // The sums that follow change only with an entry.
+            name if name == LEDGER_CALL_EXISTS.name && ran[index - 1].changed == 0 => {
+                let missing = || Outcome::Each(vec![Guarded::Missing]);
+                return Verdict::Undo(Ok(if one.returned.is_empty() { missing() } else { Outcome::Stale }));
+            }
+            name if name == LEDGER_ENDS_LOSE.name => outcome = Outcome::Lost(one.changed as u64),
             name if name == CONSUMER_INSERT.name => {
                 let updated = index > 0 && ran[index - 1].changed > 0;
                 outcome = if updated || !untouched { Outcome::Done } else { Outcome::Stale };

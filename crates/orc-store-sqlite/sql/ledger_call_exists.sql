@@ -1,0 +1,1 @@
+SELECT call FROM ledger_calls WHERE call = $1

@@ -1,0 +1,1 @@
+DELETE FROM ledger_open WHERE instance = $1

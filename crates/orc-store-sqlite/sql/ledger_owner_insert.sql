@@ -1,0 +1,2 @@
+INSERT INTO ledger_owners (owner, account) VALUES ($1, $2)
+ON CONFLICT (owner, account) DO NOTHING
