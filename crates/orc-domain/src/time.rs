@@ -30,6 +30,13 @@ impl Timestamp {
         text.trim().parse::<jiff::Timestamp>().ok().map(|time| Self(time.as_millisecond()))
     }
 
+    /// Reads a date as HTTP writes it (RFC 9110, 5.6.7): `Thu, 24 Dec 2026 18:00:00 GMT`.
+    #[must_use]
+    pub fn parse_http(text: &str) -> Option<Self> {
+        let parser = jiff::fmt::rfc2822::DateTimeParser::new();
+        parser.parse_timestamp(text.trim()).ok().map(|time| Self(time.as_millisecond()))
+    }
+
     /// Milliseconds since the Unix epoch.
     #[must_use]
     pub const fn as_millis(self) -> i64 {
