@@ -399,14 +399,14 @@ proptest! {
                 format!("{blank}{{{}}}{blank}", all.join(","))
             };
             let request = Request::read(protocol, Want::Answer, Bytes::from(text(asked))).unwrap();
-            prop_assert_eq!(request.outgoing(None), text(asked).as_bytes());
+            prop_assert_eq!(request.outgoing(None), Bytes::from(text(asked)));
             let edited = request.outgoing(Some(limit));
             match asked {
-                Some(figure) => prop_assert_eq!(&edited, text(Some(figure.min(limit))).as_bytes()),
+                Some(figure) => prop_assert_eq!(&edited, &Bytes::from(text(Some(figure.min(limit))))),
                 None => {
                     let whole = text(None);
                     let (head, rest) = whole.split_at(blank.len() + 1);
-                    prop_assert_eq!(&edited, format!("{head}\"{key}\":{limit},{rest}").as_bytes());
+                    prop_assert_eq!(&edited, &Bytes::from(format!("{head}\"{key}\":{limit},{rest}")));
                 }
             }
             let again = Request::read(protocol, Want::Answer, edited).unwrap();
