@@ -315,3 +315,6 @@ fn doubled(span: Millis, times: u32, most: Millis) -> Millis {
 fn jitter(span: Millis, part: u64, dice: u32) -> Millis {
     Millis::from_millis(span.as_millis() / part * u64::from(dice % 1_001) / 1_000)
 }
+
+#[cfg(test)]
+mod tests;

@@ -254,16 +254,4 @@ impl Till {
             tracing::error!(call = %settlement.call, %error, "what a call used is not written: it will count as lost");
         }
     }
-
-    /// Calls for which something is set aside.
-    #[cfg(test)]
-    pub(crate) fn in_flight(&self) -> usize {
-        self.state().meter.in_flight()
-    }
-
-    /// What was spent below a wall, and what is set aside.
-    #[cfg(test)]
-    pub(crate) fn used(&self, owner: Owner) -> (Amount, Amount) {
-        self.state().meter.used(owner)
-    }
 }
