@@ -56,6 +56,12 @@ const TRIALS: &[Trial] = &[
         refused: None,
     },
     Trial {
+        name: "huge",
+        plant: r#"truncate -s 300M huge; echo x >small; ln huge 'odd & | \ name'; echo changed >first"#,
+        check: "calm; keeps small x; [ ! -e huge ]",
+        refused: None,
+    },
+    Trial {
         name: "hooks_path",
         plant: r#"evil; mkdir hooks; for one in pre-commit post-commit reference-transaction post-index-change post-checkout; do cp "$EVIL" hooks/$one; done
         git config core.hooksPath "$PWD/hooks"; echo changed >first"#,
@@ -364,7 +370,7 @@ impl Machine {
         };
         self.write(
             "repo/orchestrator.yaml",
-            &format!("worktree: {{ strategy: {strategy} }}\nbox:{boxes}\n  limits: {{ processes: 200, disk_mb: 400 }}\n{more}"),
+            &format!("worktree: {{ strategy: {strategy}, max_file_mb: 64 }}\nbox:{boxes}\n  limits: {{ processes: 200, disk_mb: 400 }}\n{more}"),
         );
     }
 
@@ -458,6 +464,11 @@ fn check_what_is_planted(user: u32) {
     }
     assert_eq!(shown["steps"].as_array().unwrap().len(), 2 * TRIALS.len());
     wrong.extend(told.lines().filter(|line| line.contains("BREACH")).map(str::to_owned));
+    for name in ["`huge`", r"`odd & | \ name`"] {
+        if !told.lines().any(|line| line.contains(name) && line.contains("300 MiB, more than")) {
+            wrong.push(format!("no log says that {name} was not kept"));
+        }
+    }
     if told.contains(CANARY) {
         wrong.push("somebody saw what nobody may see".to_owned());
     }

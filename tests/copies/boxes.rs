@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{as_ann, said};
+use crate::support::{as_ann, said, until};
 use crate::{Board, agent, assert_no_copies, files, pipeline, repository, result, run};
 
 const SECRETS: [&str; 2] = ["open-sesame-4711", "kept-in-a-file-0815"];
@@ -89,6 +89,41 @@ fn a_host_that_is_not_listed_is_refused_and_told() {
     assert!(!told.is_empty() && told.iter().all(|line| line.contains("other.example")), "{events}");
     let log = world.run_to(0, &["logs", &flow]).out;
     assert!(log.lines().any(|line| line.contains("SandboxViolation: network: other.example")), "{log}");
+}
+
+/// A flow goes on with the definition that it pinned; what it may reach is what the settings say by then.
+#[test]
+fn a_ceiling_that_came_later_holds_for_flows_that_began_before() {
+    let world = repository();
+    pipeline(
+        &world,
+        "later",
+        "box: { network: [allowed.example] }\nsteps:\n  ask: { approval: { message: Go? } }\n  \
+         it: { needs: ask, run: echo it > it }\n",
+    );
+    let running = world.start(&["run", "later"]);
+    let asked = || {
+        let said = world.run(&["approvals", "list", "--output", "json"]);
+        let open = serde_json::from_str::<serde_json::Value>(&said.out).unwrap_or_default();
+        Some(open["requests"].as_array()?.first()?["id"].as_str()?.to_owned())
+    };
+    until("somebody is asked", || asked().is_some());
+    running.signal(rustix::process::Signal::KILL);
+    drop(running.wait());
+    world.write("orchestrator.yaml", "box: { network: [other.example] }\n");
+    let request = asked().unwrap();
+    let running = world.start(&["flows", "resume", "--all"]);
+    let flow = world.flow_of("later").unwrap();
+    until("it is over", || {
+        world.run(&["approvals", "approve", &request]);
+        world.json(&["flows", "show", &flow])["state"] == "finished"
+    });
+    drop(running.wait());
+    let failure = world.steps(&flow)["it"].to_string();
+    let told = "`allowed.example` is more than the setting `box.network` allows";
+    assert!(failure.contains(told) && failure.contains("ask whoever owns the settings"), "{failure}");
+    let incidents = world.json(&["incidents"]);
+    assert_eq!(incidents["incidents"][0]["kind"], "policy", "{incidents}");
 }
 
 #[test]

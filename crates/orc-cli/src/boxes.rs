@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use orc_domain::confine::BoxRules;
 use orc_domain::confine::paths::HIDDEN;
 use orc_domain::graph::RepositorySpec;
 use orc_domain::identity::Author;
@@ -22,8 +23,8 @@ use orc_ports::worktrees::{
     WorktreeError, Worktrees,
 };
 use orc_process::sandbox::{BoxUser, BoxedCommand, Missing, Sandbox, SandboxSettings, Stdin, Stdout};
-use orc_runtime::{BoxShape, CoAuthors};
-use orc_spec::settings::{BoxSettings, Person, SecretSource, Settings, Strategy};
+use orc_runtime::{BoxShape, Ceiling, CoAuthors};
+use orc_spec::settings::{Allowance, BoxSettings, Person, SecretSource, Settings, Strategy};
 use orc_worktree::{Choice, GitWorktrees, Options, Owner};
 
 use crate::args::LimitArgs;
@@ -59,7 +60,7 @@ impl Context {
         let mebibytes = |count: u32| u64::from(count) << 20;
         let BoxSettings { processes, memory_mb, disk_mb, open_files, .. } = &settings.boxes;
         let secrets = settings.secrets.value.iter();
-        let people = settings.people.value.clone();
+        let (people, allowance) = (settings.people.value.clone(), settings.allowance());
         BoxShape {
             hidden,
             limits: BoxLimits {
@@ -72,9 +73,22 @@ impl Context {
             secrets: secrets.map(|(name, source)| (name.clone(), read_secret(&home, source))).collect(),
             domain: settings.agents_domain.value.clone(),
             co_author: CoAuthors::new(move |who| co_author(&people, who)),
+            ceiling: Ceiling::new(move |rules| excess(&allowance, rules)),
             home,
         }
     }
+}
+
+/// What of the rules is too much, and what helps.
+fn excess(allowance: &Allowance, rules: &BoxRules) -> Option<String> {
+    // Whether there is such a secret is told where its value is read.
+    let mut all = allowance.excess(rules).into_iter().filter(|excess| excess.key != "secrets");
+    let first = all.next()?;
+    let more = match all.count() {
+        0 => String::new(),
+        count => format!(", and {count} more"),
+    };
+    Some(format!("box: {}{more}; {}", first.message, first.help))
 }
 
 /// A path of a rule, `~` resolved.
@@ -159,6 +173,7 @@ fn open_worktrees(
         program_path: host::variable("PATH").unwrap_or_default(),
         boxes: Arc::new(InBox(sandbox)),
         clock,
+        max_file_bytes: u64::from(settings.max_file_mb.value) << 20,
     };
     let opened = GitWorktrees::open(options).map_err(anyhow::Error::from).map_err(|error| format!("{error:#}"))?;
     Ok(Arc::new(opened))

@@ -198,6 +198,8 @@ pub struct CopyEntry {
     pub bytes: u64,
     /// References that hold what was saved of it, in the repository of ours that is named beside.
     pub references: Vec<SavedRef>,
+    /// What people should know of what was saved last: what is in no commit.
+    pub notes: Vec<String>,
 }
 
 /// A reference of our own repository.

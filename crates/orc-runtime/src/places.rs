@@ -21,6 +21,7 @@ use orc_domain::tree::{Place, PrivateCopy, Tree};
 use orc_ports::executor::{BoxLimits, Confinement, Mount, Secrets, Source};
 use orc_ports::worktrees::{Conversation, Harvest, Prepared, WorktreeError};
 
+use crate::run_log;
 use crate::shell::{Shell, chain};
 
 /// Where an empty place to work is, inside a box.
@@ -47,6 +48,22 @@ pub struct BoxShape {
     pub domain: String,
     /// The line that names somebody as co-author, if they have an address.
     pub co_author: CoAuthors,
+    /// What may be asked for at most.
+    pub ceiling: Ceiling,
+}
+
+/// Says what of some rules is more than the settings of now allow, and what helps: a flow goes on with the definition that it
+/// pinned, under settings that may be others by then.
+#[derive(Clone)]
+pub struct Ceiling(Arc<Judge>);
+
+type Judge = dyn Fn(&BoxRules) -> Option<String> + Send + Sync;
+
+impl Ceiling {
+    /// Asks `of` each time.
+    pub fn new(of: impl Fn(&BoxRules) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(of))
+    }
 }
 
 /// Says how somebody who asked for a flow is named in its commits.
@@ -138,6 +155,9 @@ pub(crate) async fn settle(
         }
         Place::Boxed { copy, rules } => (copy, rules),
     };
+    if let Some(excess) = (shell.shape.boxes.ceiling.0)(&rules) {
+        return Err(not_allowed(excess));
+    }
     let conversation = Conversation { flow: who.flow, path: who.path.clone() };
     let prepared = match copy.clone() {
         Some(copy) => {
@@ -377,6 +397,11 @@ fn not_started(detail: &str) -> Ending {
     Ending::Failed(Failure { family, cause: Cause::Start, detail: detail.to_owned() })
 }
 
+/// A rule of the owner of the settings, which no other attempt gets past.
+fn not_allowed(detail: String) -> Ending {
+    Ending::Failed(Failure { family: ErrorFamily::PolicyDenied, cause: Cause::Start, detail })
+}
+
 /// Keeps what a run that delivered left in its copy; of any other the copy stays as it is.
 pub(crate) async fn keep(shell: &Shell, left: &Left, delivered: bool) -> Result<Option<Tree>, WorktreeError> {
     let Some(copy) = left.copy.clone() else { return Ok(None) };
@@ -394,8 +419,12 @@ pub(crate) async fn keep(shell: &Shell, left: &Left, delivered: bool) -> Result<
         at: shell.clock.now(),
     };
     let harvested = shell.worktrees.harvest(harvest).await?;
-    for note in &harvested.notes {
-        tracing::warn!(run = %left.run, note, "not everything of a copy was kept");
+    if !harvested.notes.is_empty() {
+        let log = shell.data.log(left.conversation.flow, left.run);
+        if let Err(error) = run_log::note(&log, shell.clock.now(), &harvested.notes).await {
+            let notes = harvested.notes.join("; ");
+            tracing::warn!(run = %left.run, notes, %error, "the log of a run does not say what was not kept of its copy");
+        }
     }
     if left.caches
         && let Err(error) = shell.worktrees.promote(left.run).await

@@ -45,6 +45,7 @@ fn main() -> anyhow::Result<ExitCode> {
         program_path: std::env::var("PATH")?,
         boxes: Arc::new(Counted(boxes::Real(sandbox.clone()), counter)),
         clock: Arc::new(boxes::Counting::default()),
+        max_file_bytes: 64 << 20,
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(work(&worktrees, &sandbox, source, flow))?;

@@ -58,6 +58,7 @@ fn open(root: &Path, choice: Choice) -> anyhow::Result<GitWorktrees> {
         program_path: std::env::var("PATH")?,
         boxes: Arc::new(boxes::Real(sandbox)),
         clock: Arc::new(boxes::Counting::default()),
+        max_file_bytes: 64 << 20,
     };
     Ok(GitWorktrees::open(options)?)
 }

@@ -66,6 +66,7 @@ impl Trees {
             strategy: self.strategy,
             parts: Vec::new(),
             conflict,
+            notes: Vec::new(),
         };
         files::make_directory(&directory)?;
         if let Err(error) = self.fill(&directory, &mut manifest, &copy.repositories, starts) {
@@ -290,6 +291,7 @@ impl Trees {
             strategy: found.strategy.word(),
             bytes,
             references,
+            notes: found.notes,
         })
     }
 

@@ -60,6 +60,8 @@ struct Taken {
     lost: Vec<String>,
     notes: Vec<String>,
     unresolved: Vec<String>,
+    /// Files that are too large for a commit, with their bytes.
+    large: Vec<(u64, String)>,
     diff: Vec<u8>,
 }
 
@@ -131,7 +133,7 @@ impl Trees {
         content: Content,
         kept: Harvested,
     ) -> Result<Harvested, WorktreeError> {
-        Manifest { lease: None, content, ..found }.write(directory)?;
+        Manifest { lease: None, content, notes: kept.notes.clone(), ..found }.write(directory)?;
         Ok(kept)
     }
 
@@ -258,6 +260,7 @@ impl Trees {
             ("MODE", mode.to_owned()),
             ("START", part.start.to_string()),
             ("GROUND", part.ground.to_string()),
+            ("MOST", self.max_file_bytes.to_string()),
             ("GIT_AUTHOR_NAME", author.name().to_owned()),
             ("GIT_AUTHOR_EMAIL", author.email().to_owned()),
             ("GIT_AUTHOR_DATE", date(*at)),
@@ -323,6 +326,9 @@ impl Trees {
                 let repository = part.repository.source.clone();
                 return Err(WorktreeError::Git { what: "rescue everything", repository, why });
             }
+            for note in left_out(&taken.large) {
+                tracing::warn!(flow = %found.flow, step = %found.path, note, "not everything of a copy is rescued");
+            }
             let store = self.store_of(&part.repository);
             let named = taken.left.into_iter().enumerate().map(|(at, (commit, _))| (format!("left-{at}"), commit));
             let mut references = Vec::new();
@@ -373,7 +379,19 @@ fn read(said: &Fields, store: &Store<'_>) -> Result<Taken, WorktreeError> {
         left.push((store.commit_in(commit)?, what.to_owned()));
     }
     let all = |key: &'static str| said.all(key).map(str::to_owned).collect::<Vec<String>>();
-    Ok(Taken { result, left, lost: all("lost"), notes: all("note"), unresolved: all("unresolved"), diff: Vec::new() })
+    let large = said.all("large").filter_map(|line| {
+        let (bytes, path) = line.split_once(' ')?;
+        Some((bytes.parse().ok()?, path.to_owned()))
+    });
+    Ok(Taken {
+        result,
+        left,
+        lost: all("lost"),
+        notes: all("note"),
+        unresolved: all("unresolved"),
+        large: large.collect(),
+        diff: Vec::new(),
+    })
 }
 
 /// What a reference held that its new commit does not reach, under a name of its own: whoever asks twice with the same
@@ -419,6 +437,7 @@ fn notes(part: &Part, taken: &Taken, beside: &[(String, CommitId)]) -> Vec<Strin
         notes.push(format!("{what} is not part of the result; `{reference}` holds it"));
     }
     notes.extend(taken.lost.iter().take(MOST_NOTES).map(|what| format!("cannot be kept: {what}")));
+    notes.extend(left_out(&taken.large));
     if part.theirs.is_none() && !taken.unresolved.is_empty() {
         let files = taken.unresolved.iter().take(MOST_NOTES).cloned().collect::<Vec<_>>().join(", ");
         notes.push(format!("conflicts that nobody resolved: {files}"));
@@ -427,6 +446,22 @@ fn notes(part: &Part, taken: &Taken, beside: &[(String, CommitId)]) -> Vec<Strin
         "." => notes,
         path => notes.into_iter().map(|note| format!("{path}: {note}")).collect(),
     }
+}
+
+/// Files that are no part of any commit because of their size.
+fn left_out(large: &[(u64, String)]) -> Vec<String> {
+    let one = |(bytes, path): &(u64, String)| {
+        format!(
+            "`{path}` has {} MiB, more than `worktree.max_file_mb` of the settings: it is in no commit, and goes with the \
+             copy; ignore it, keep it by `artifacts:`, or raise the bound",
+            bytes >> 20
+        )
+    };
+    let mut notes: Vec<String> = large.iter().take(MOST_NOTES).map(one).collect();
+    if large.len() > MOST_NOTES {
+        notes.push(format!("and {} more such files", large.len() - MOST_NOTES));
+    }
+    notes
 }
 
 /// Directories of objects of submodules in a layer of a ground, as they are called in the box, one a line.

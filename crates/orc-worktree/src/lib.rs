@@ -74,6 +74,8 @@ pub struct Options {
     pub boxes: Arc<dyn Boxes>,
     /// Wall time, for rows and rescue references.
     pub clock: Arc<dyn Clock>,
+    /// Bytes of the largest file that is kept of a copy; 0 is no bound.
+    pub max_file_bytes: u64,
 }
 
 /// Why private copies cannot be had.
@@ -111,6 +113,7 @@ pub(crate) struct Trees {
     git: Git,
     boxes: Arc<dyn Boxes>,
     clock: Arc<dyn Clock>,
+    max_file_bytes: u64,
     locks: Locks,
     background: pool::Background,
     /// Read while a copy is made, so that no ground goes between a look at it and the row that names it.
@@ -176,7 +179,7 @@ impl GitWorktrees {
     /// # Errors
     /// When nothing that was allowed works here, or the directory cannot be used.
     pub fn open(options: Options) -> Result<Self, OpenError> {
-        let Options { root, instance, owner, choice, author, program_path, boxes, clock } = options;
+        let Options { root, instance, owner, choice, author, program_path, boxes, clock, max_file_bytes } = options;
         let failed = |source| OpenError::Root { root: root.clone(), source: Box::new(source) };
         for directory in ["repositories", "bases", "copies", "caches", "homes", "trash"] {
             files::make_directory(&root.join(directory)).map_err(failed)?;
@@ -200,6 +203,7 @@ impl GitWorktrees {
             git,
             boxes,
             clock,
+            max_file_bytes,
             locks,
             background: pool.background(),
             building: RwLock::default(),

@@ -38,6 +38,9 @@ pub(crate) struct Manifest {
     pub(crate) parts: Vec<Part>,
     /// The conflict that was left in it.
     pub(crate) conflict: Option<Conflict>,
+    /// What people should know of its last harvest.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
 }
 
 /// What is known about the content of a copy.

@@ -11,7 +11,7 @@ mod trial;
 
 use std::path::Path;
 
-use orc_spec::settings::{Sandbox, Settings};
+use orc_spec::settings::Settings;
 use orc_store_sqlite as store;
 use orc_worktree::Choice;
 use rustix::fs::Access;
@@ -79,7 +79,7 @@ pub(crate) async fn run(context: &Context, args: DoctorArgs) -> CommandResult {
         findings = fix::mend(context, trial.as_ref().ok()).await;
     }
     findings.extend([data_directory(context), free_space(context), holder(context).await, database(context).await]);
-    let (settings, required, choice) = settings(context);
+    let (settings, choice) = settings(context);
     findings.extend(settings);
     findings.push(trial::kernel());
     let mut bubblewrap = None;
@@ -92,7 +92,7 @@ pub(crate) async fn run(context: &Context, args: DoctorArgs) -> CommandResult {
         Err(finding) => findings.push(finding),
     }
     findings.push(user());
-    findings.extend(confinement(context, required, choice, bubblewrap.as_deref()));
+    findings.extend(confinement(context, choice, bubblewrap.as_deref()));
     findings.push(toolchains::look(&host::home(), &host::variable("PATH").unwrap_or_default()));
     let failed = findings.iter().any(|finding| finding.level == Level::Fail);
     if args.quiet {
@@ -108,11 +108,11 @@ pub(crate) async fn run(context: &Context, args: DoctorArgs) -> CommandResult {
 }
 
 /// Boxes and private copies. A box dies with the thread that made it, and this one waits.
-fn confinement(context: &Context, required: bool, choice: Choice, bubblewrap: Option<&str>) -> Vec<Finding> {
+fn confinement(context: &Context, choice: Choice, bubblewrap: Option<&str>) -> Vec<Finding> {
     tokio::task::block_in_place(|| {
         // Settings with mistakes are told above; then boxes are looked at as without any.
         let settings = context.settings(&LimitArgs::default()).unwrap_or_else(|_| Settings::resolve(&[]));
-        let seen = boxes::look(&settings, required, bubblewrap);
+        let seen = boxes::look(&settings, bubblewrap);
         let mut findings = seen.findings;
         findings.push(trees::look(context, seen.sandbox.as_ref(), choice));
         findings
@@ -235,28 +235,22 @@ async fn database(context: &Context) -> Finding {
     }
 }
 
-/// The settings, whether they want a box, and how they want copies to be made. With mistakes in them: as without any.
-fn settings(context: &Context) -> (Vec<Finding>, bool, Choice) {
+/// The settings, and how they want copies to be made. With mistakes in them: as without any.
+fn settings(context: &Context) -> (Vec<Finding>, Choice) {
     const NAME: &str = "settings";
     let Ok(settings) = context.settings(&LimitArgs::default()) else {
         let what = "orchestrator.yaml or a variable is wrong";
         let finding = Finding::fail(NAME, what, "orchestrator config show --origin");
-        return (vec![finding], true, Choice::Auto { allow_clone: false });
+        return (vec![finding], Choice::Auto { allow_clone: false });
     };
     let file = context.root.join("orchestrator.yaml");
     let from = if file.is_file() { file.display().to_string() } else { "no orchestrator.yaml".to_owned() };
     let mut findings = vec![Finding::ok(NAME, format!("{} slots ({from})", settings.slots.value))];
-    let required = settings.sandbox.value == Sandbox::Required;
-    findings.push(if required {
-        Finding::ok(
-            "sandbox",
-            format!("required ({}): only steps with `worktree: in_place` run without a box", settings.sandbox.origin),
-        )
-    } else {
-        let what = format!("off, by {}: steps run as you and may do what you may", settings.sandbox.origin);
-        Finding::warn("sandbox", what, "remove `sandbox: off`; what it needs is said below")
-    });
-    (findings, required, trees::choice(settings.strategy.value))
+    findings.push(Finding::ok(
+        "sandbox",
+        format!("required ({}): only steps with `worktree: in_place` run without a box", settings.sandbox.origin),
+    ));
+    (findings, trees::choice(settings.strategy.value))
 }
 
 fn user() -> Finding {

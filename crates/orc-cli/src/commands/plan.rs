@@ -235,9 +235,6 @@ impl<'a> Plan<'a> {
 
     fn rights(&self, around: &Around<'_>) -> Columns {
         let mut rights = Columns::new();
-        if around.sandbox == Sandbox::Off {
-            rights.row(["sandbox", "off by the settings: there are no boxes, and steps reach all that you can"]);
-        }
         for group in rights::groups(self.pipeline, &around.directory) {
             rights.row([group.steps.join(", "), format!("works in {}", group.place)]);
             rights.row([String::new(), group.reach]);

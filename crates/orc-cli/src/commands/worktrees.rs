@@ -212,6 +212,9 @@ fn copy_text(context: &Context, target: &Target, copy: &CopyEntry, text: &mut St
     for held in &copy.references {
         about.row(["held by", &format!("{} in {}", held.name, held.store.display())]);
     }
+    for note in &copy.notes {
+        about.row(["note", &clean(note)]);
+    }
     text.push_str(&about.text("  "));
     text.extend(commands_of(target, &copy.references).iter().map(|command| format!("    {command}\n")));
     match copy.state {
@@ -241,6 +244,7 @@ fn copy_document(copy: &CopyEntry) -> Value {
         "strategy": copy.strategy,
         "bytes": copy.bytes,
         "references": references_document(&copy.references),
+        "notes": copy.notes,
     })
 }
 

@@ -115,7 +115,7 @@ pub const DEFAULT_OPEN_FILES: u32 = 4096;
 
 /// MiB of the largest file that is kept of a copy when nothing is said: more than forges take (100 MiB at GitHub), and what
 /// is made of it still takes seconds and not minutes.
-pub const DEFAULT_MAX_FILE_MB: u32 = 1024;
+const DEFAULT_MAX_FILE_MB: u32 = 1024;
 
 /// What one source says of boxes and copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

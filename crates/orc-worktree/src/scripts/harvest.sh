@@ -15,11 +15,22 @@ new() { [ -n "$(git rev-list -n 1 "$1" --not $result "$START" "$GROUND" 2>/dev/n
 present() { xargs -0 -r sh -c 'for f; do if [ -e "$f" ] || [ -L "$f" ]; then printf "%s\0" "$f"; fi; done' sh; }
 absent() { xargs -0 -r sh -c 'for f; do if [ -e "$f" ] || [ -L "$f" ]; then :; else printf "%s\0" "$f"; fi; done' sh; }
 
+# Of the paths that are read, files of more than $MOST bytes: their size and path. A hole counts, because git reads it too.
+large() {
+	[ "$MOST" != 0 ] || return 0
+	sed -z 's|^|./|' | xargs -0 -r sh -c 'find "$@" -maxdepth 0 -type f -size "+${MOST}c" -printf "%s %p\0" 2>/dev/null' sh |
+		sed -z 's| \./| |'
+}
+
 # Stages everything that is not ignored, but repositories inside; those are listed in $E/nested.
 stage() {
 	git ls-files -z -o --exclude-standard >"$E/others" || return 1
 	grep -z '/$' <"$E/others" >"$E/nested"
-	{ printf '.\0'; sed -z 's|/$||; s|^|:(exclude,literal)|' <"$E/nested"; } >"$E/paths"
+	# What is too large stays as it was, or is not there.
+	{ cat "$E/others"; git diff-files --name-only -z; } | large >"$E/left-out"
+	above=$(printf %s "${1:-}" | sed 's/[&|\\]/\\&/g')
+	sed -z "s|^\([0-9]*\) |\1 $above|" <"$E/left-out" >>"$E/too-large"
+	{ printf '.\0'; { sed -z 's|/$||' <"$E/nested"; sed -z 's|^[0-9]* ||' <"$E/left-out"; } | sed -z 's|^|:(exclude,literal)|'; } >"$E/paths"
 	git -c advice.addEmbeddedRepo=false add -A --ignore-errors --pathspec-from-file="$E/paths" --pathspec-file-nul 2>"$E/errors"
 	return 0
 }
@@ -31,13 +42,14 @@ files_of() {
 		export GIT_WORK_TREE="$W/$1" GIT_INDEX_FILE="$E/part.index"
 		cd "$W/$1" || exit 1
 		if [ -n "${2:-}" ]; then git read-tree "$2" 2>/dev/null; fi
-		stage || exit 1
+		stage "$1/" || exit 1
 		git commit-tree "$(git write-tree)" <"$E/message"
 	)
 }
 
 cd "$W" || exit 10
 large_filters
+: >"$E/too-large"
 # git waits for a pipe in the place of a file, and keeps none.
 find . -type p -delete 2>/dev/null
 if [ -s "$E/in.pack" ]; then
@@ -102,7 +114,8 @@ if [ -n "$own" ] && plain "$own/index" &&
 	sed -z -n 's/^S //p' <"$E/index" | sort -z -u | comm -z -12 - "$E/tracked" | absent >"$E/sparse"
 	if [ -s "$E/sparse" ]; then git update-index -z --skip-worktree --stdin <"$E/sparse"; fi
 	# Ignored, but added all the same.
-	sed -z 's/^..//' <"$E/index" | sort -z -u | comm -z -23 - "$E/tracked" | present >"$E/forced"
+	sed -z 's/^..//' <"$E/index" | sort -z -u | comm -z -23 - "$E/tracked" | present >"$E/added"
+	large <"$E/added" | tee -a "$E/too-large" | sed -z 's|^[0-9]* ||' | comm -z -23 "$E/added" - >"$E/forced"
 	if [ -s "$E/forced" ]; then
 		GIT_LITERAL_PATHSPECS=1 git -c advice.addEmbeddedRepo=false add -f --ignore-errors \
 			--pathspec-from-file="$E/forced" --pathspec-file-nul 2>/dev/null
@@ -168,6 +181,8 @@ git -c core.quotePath=false ls-files -s | sed -n 's/^160000 \([0-9a-f]*\) 0	/\1 
 		left "$files" "submodule $path"
 	fi
 done
+
+head -z -n 1000 <"$E/too-large" | sed -z 's|^|large |'
 
 # Large files that the ground does not have.
 mkdir "$E/large"

@@ -220,6 +220,7 @@ pub(crate) fn open(root: &Path, strategy: Strategy, sandbox: &Sandbox) -> anyhow
         program_path: std::env::var("PATH")?,
         boxes: Arc::new(boxes::Real(sandbox.clone())),
         clock: Arc::new(boxes::Counting::default()),
+        max_file_bytes: 64 << 20,
     })?)
 }
 

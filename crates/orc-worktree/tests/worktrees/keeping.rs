@@ -132,3 +132,30 @@ fn a_ground_is_whole_by_itself() {
         }
     });
 }
+
+#[test]
+fn a_file_that_is_too_large_is_left_out_and_said() {
+    let place = first();
+    let one = place.step("one", &[], "echo small >grows; echo x >x");
+    // 64 MiB is the bound here, and a hole counts.
+    let script = "truncate -s 65M grows 'new & | \\ one' ignored; truncate -s 64M fits; echo ignored >.gitignore; \
+        truncate -s 65M forced; echo forced >>.gitignore; git add -f forced; \
+        git init -q in; truncate -s 65M in/deep; echo y >in/y; echo 2 >x";
+    let copy = place.copy(&[("one", &one)]);
+    let prepared = place.prepare("two", &copy);
+    place.work(&prepared, script);
+    let kept = place.harvest("two", &copy);
+    let commit = only(&kept.tree);
+    assert_eq!(place.files(commit), [".gitignore", "d0/f0.txt", "d0/f1.txt", "d0/f2.txt", "fits", "grows", "x"]);
+    assert_eq!(place.file(commit, "grows").as_deref(), Some("small"), "what was committed of it stays");
+    assert_eq!(place.file(commit, "x").as_deref(), Some("2"));
+    let said: Vec<&String> = kept.notes.iter().filter(|note| note.contains("`worktree.max_file_mb`")).collect();
+    for name in ["`grows` has 65 MiB", r"`new & | \ one` has", "`forced` has", "`in/deep` has"] {
+        assert!(said.iter().any(|note| note.starts_with(name)), "{name}: {said:?}");
+    }
+    assert_eq!(said.len(), 4, "{said:?}");
+    let entry = wait(place.trees().list()).unwrap().into_iter().find(|entry| entry.conversation.path.as_str() == "two");
+    assert_eq!(entry.unwrap().notes, kept.notes);
+    // What is known to be in no commit keeps no copy.
+    assert_eq!(place.collect().copies, 2);
+}

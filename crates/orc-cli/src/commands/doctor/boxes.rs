@@ -33,14 +33,13 @@ pub(super) struct Seen {
     pub(super) findings: Vec<Finding>,
 }
 
-/// Looks for what boxes need, makes one, and looks around in it. Blocks for as long as that takes. `required`: without
-/// one, nothing runs.
-pub(super) fn look(settings: &Settings, required: bool, bubblewrap: Option<&str>) -> Seen {
+/// Looks for what boxes need, makes one, and looks around in it. Blocks for as long as that takes.
+pub(super) fn look(settings: &Settings, bubblewrap: Option<&str>) -> Seen {
     const NAME: &str = "box";
     let sandbox = match boxes::sandbox(settings) {
         Ok(sandbox) => sandbox,
         Err(missing) => {
-            let finding = |one: orc_process::sandbox::Missing| not_there(NAME, required, one.what, one.install);
+            let finding = |one: orc_process::sandbox::Missing| Finding::fail(NAME, one.what, one.install);
             return Seen { sandbox: None, findings: missing.into_iter().map(finding).collect() };
         }
     };
@@ -50,16 +49,12 @@ pub(super) fn look(settings: &Settings, required: bool, bubblewrap: Option<&str>
         Err(why) => {
             let hint =
                 "the kernel or a sandbox around this program forbids it: look at its log, or ask who runs this machine";
-            findings.push(not_there(NAME, required, format!("cannot be made: {why}"), hint.to_owned()));
+            findings.push(Finding::fail(NAME, format!("cannot be made: {why}"), hint));
             return Seen { sandbox: None, findings };
         }
     }
     findings.extend([landlock(Path::new("/sys/kernel/security/lsm")), limits(Path::new("/sys/fs/cgroup"))]);
     Seen { sandbox: Some(sandbox), findings }
-}
-
-fn not_there(name: &'static str, required: bool, what: String, hint: String) -> Finding {
-    if required { Finding::fail(name, what, hint) } else { Finding::warn(name, what, hint) }
 }
 
 /// What a script sees in a box: each line is a name, a colon, a tab and a value.

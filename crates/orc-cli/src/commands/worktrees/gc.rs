@@ -196,6 +196,7 @@ mod tests {
             strategy: "overlay",
             bytes: 2048,
             references: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
