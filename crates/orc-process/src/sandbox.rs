@@ -30,7 +30,8 @@ use orc_ports::executor::{BoxLimits, StartError};
 pub(crate) use blocking::refusal_of;
 pub use blocking::{BoxError, BoxedCommand, Finished, Stdin, Stdout};
 pub(crate) use line::{
-    Argument, Bounds, Entrance, HOME, Inside, MERGED, Marks, OUTPUT, OWN_PROCESSES, RUN, Request, TEMP, door_at,
+    Argument, Bounds, Content, Entrance, HOME, Inside, MERGED, Marks, OUTPUT, OWN_PROCESSES, Part, RUN,
+    Request, TEMP, door_at,
 };
 
 pub use crate::groups::LimitKind;
@@ -145,8 +146,8 @@ impl Sandbox {
         }
         let (Some(bwrap), Some(user), true) = (bwrap, user, missing.is_empty()) else { return Err(missing) };
         let executable = settings.executable.clone();
-        let system = SystemView::of(Path::new("/"), user);
         let staged = rustix::process::geteuid().is_root();
+        let system = SystemView::of(Path::new("/"), user, staged);
         Ok(Self { inner: Arc::new(Inner { bwrap, executable, user, staged, system, groups: Groups::default() }) })
     }
 

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
+use rustix::fs::{MemfdFlags, Mode, SeekFrom, memfd_create, seek};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change, unmount,
 };
@@ -22,7 +22,7 @@ use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, se
 
 use crate::inside::{masks, targets};
 use crate::protocol::{self, Answer};
-use crate::sandbox::{Argument, Entrance, MERGED};
+use crate::sandbox::{Argument, Content, Entrance, MERGED, Part};
 
 /// Where the root for bwrap is put together, in a view of mounts that nobody else has.
 const STAGING: &str = "/run/orchestrator-box";
@@ -64,7 +64,7 @@ fn enter(control: &mut UnixStream) -> String {
 
 fn prepare(control: &mut UnixStream) -> Result<Command, String> {
     let entrance: Option<Entrance> = protocol::read(control).map_err(|error| error.to_string())?;
-    let Entrance { user, groups, line, masked } = entrance.ok_or("nothing was asked for")?;
+    let Entrance { user, groups, line, masked, etc } = entrance.ok_or("nothing was asked for")?;
     for group in groups {
         let file = group.join("cgroup.procs");
         fs::write(&file, "0").map_err(|error| format!("cannot join the group `{}`: {error}", group.display()))?;
@@ -92,8 +92,9 @@ fn prepare(control: &mut UnixStream) -> Result<Command, String> {
             }
         });
     }
-    if let Some(staging) = staging {
-        staging.enter().map_err(|error| format!("cannot make a root for bwrap: {error}"))?;
+    if let Some(mut staging) = staging {
+        let made = staging.make_etc(&etc).and_then(|()| staging.enter());
+        made.map_err(|error| format!("cannot make a root for bwrap: {error}"))?;
     }
     if let Some((uid, gid)) = user {
         become_user(uid, gid).map_err(|error| format!("cannot become the user {uid}: {error}"))?;
@@ -160,9 +161,35 @@ impl Staging {
         Path::new(SOURCES).join(self.places.to_string())
     }
 
+    /// Puts `/etc` together. Nobody but us could have made a link in it.
+    fn make_etc(&mut self, parts: &[Part]) -> io::Result<()> {
+        // What is made here is for others to read, whatever the orchestrator was started with.
+        let before = rustix::process::umask(Mode::from_raw_mode(0o022));
+        let etc = below("/etc");
+        fs::create_dir(&etc)?;
+        for Part { at, content } in parts {
+            let at = etc.join(at);
+            match content {
+                Content::Bound(source) => {
+                    make_point(&at, fs::metadata(source)?.is_dir())?;
+                    mount_bind_recursive(source, &at)?;
+                }
+                Content::File(bytes) => fs::write(at, &bytes.0)?,
+                Content::Link(target) => std::os::unix::fs::symlink(target, at)?,
+                Content::Hidden => {
+                    let empty = below(self.place());
+                    fs::create_dir(&empty)?;
+                    mount_bind(empty, at)?;
+                }
+            }
+        }
+        rustix::process::umask(before);
+        Ok(())
+    }
+
     /// Makes it the root of this process, and lets go of the old one.
     fn enter(self) -> io::Result<()> {
-        for name in ["usr", "etc", "dev", "proc"].into_iter().chain(MERGED) {
+        for name in ["usr", "dev", "proc"].into_iter().chain(MERGED) {
             let (path, at) = (Path::new("/").join(name), Path::new(STAGING).join(name));
             match fs::read_link(&path) {
                 Ok(target) => std::os::unix::fs::symlink(target, at)?,
@@ -187,11 +214,8 @@ impl Staging {
         let failed = |error: io::Error| format!("cannot mount `{}`: {error}", source.display());
         let place = self.place();
         let at = below(&place);
-        if fs::metadata(source).map_err(failed)?.is_dir() {
-            fs::create_dir(&at).map_err(failed)?;
-        } else {
-            File::create(&at).map(drop).map_err(failed)?;
-        }
+        let made = fs::metadata(source).and_then(|found| make_point(&at, found.is_dir()));
+        made.map_err(failed)?;
         mount_bind_recursive(source, &at).map_err(|error| failed(error.into()))?;
         Ok(place)
     }
@@ -217,6 +241,11 @@ impl Staging {
         mount("overlay", &at, "overlay", flags, Some(options.as_c_str())).map_err(|error| failed(error.into()))?;
         Ok(place)
     }
+}
+
+/// Something to mount over.
+fn make_point(at: &Path, is_directory: bool) -> io::Result<()> {
+    if is_directory { fs::create_dir(at) } else { File::create(at).map(drop) }
 }
 
 /// A path of the new root, as it is called while the old one is there.

@@ -60,7 +60,7 @@ pub(super) fn restrict() -> Result<(), String> {
     let rules = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
     let rules = rules.handle_access(AccessFs::from_all(NEWEST)).and_then(|rules| rules.scope(Scope::from_all(NEWEST)));
     let mut rules = rules.and_then(Ruleset::create).map_err(failed)?;
-    for Mounted { at, rights } in mounted(&text) {
+    for Mounted { at, rights } in without_repetitions(mounted(&text)) {
         // What this user cannot walk to cannot be opened by the program either.
         rules = rules.add_rules(path_beneath_rules([at], rights.access())).map_err(failed)?;
     }
@@ -86,9 +86,18 @@ fn mounted(text: &[u8]) -> Vec<Mounted> {
         };
         places.push(Mounted { at, rights });
     }
-    // The files of our own making lie in the root.
+    // Where bwrap made it, it lies in the root.
     places.push(Mounted { at: "/etc".into(), rights: Rights::ReadAndExecute });
     places
+}
+
+/// A rule holds for everything below its place, so what lies below one that allows the same needs none.
+fn without_repetitions(places: Vec<Mounted>) -> Vec<Mounted> {
+    let is_said = |place: &Mounted| {
+        let mut above = places.iter().filter(|above| above.at != place.at && place.at.starts_with(&above.at));
+        above.any(|above| above.rights == place.rights)
+    };
+    places.iter().filter(|place| !is_said(place)).cloned().collect()
 }
 
 /// Spaces, tabs, line ends and backslashes are written as three digits of base 8.
@@ -129,5 +138,23 @@ mod tests {
             ("/etc", Rights::ReadAndExecute),
         ];
         assert_eq!(found, wanted.map(|(at, rights)| (at.to_owned(), rights)));
+    }
+
+    #[test]
+    fn a_place_below_one_that_allows_the_same_needs_no_rule() {
+        let place = |(at, rights): (&str, Rights)| Mounted { at: at.into(), rights };
+        let places = [
+            ("/", Rights::List),
+            ("/etc", Rights::ReadAndExecute),
+            ("/etc/ssl", Rights::ReadAndExecute),
+            ("/etcetera", Rights::ReadAndExecute),
+            ("/etc/ssl/open", Rights::All),
+            ("/proc", Rights::Read),
+            ("/proc/sys", Rights::Read),
+            ("/etc", Rights::ReadAndExecute),
+        ];
+        let kept = without_repetitions(places.map(place).to_vec());
+        let wanted = [0, 1, 3, 4, 5, 7].map(|index| place(places[index]));
+        assert_eq!(kept, wanted);
     }
 }

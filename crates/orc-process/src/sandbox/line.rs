@@ -47,7 +47,7 @@ const ETC: [&str; 9] = [
     "ssl",
 ];
 /// Private keys among them: a group of ours could read them, and nobody inside needs them.
-const PRIVATE: [&str; 2] = ["/etc/ssl/private", "/etc/pki/tls/private"];
+const PRIVATE: [&str; 2] = ["ssl/private", "pki/tls/private"];
 /// Directories that are links into `/usr` where that is merged.
 pub(crate) const MERGED: [&str; 5] = ["bin", "lib", "lib32", "lib64", "sbin"];
 
@@ -62,6 +62,30 @@ pub(crate) struct Entrance {
     pub(crate) line: Vec<Argument>,
     /// Paths inside that are to be empty: `box-enter` sees what is there and adds what that takes to the line.
     pub(crate) masked: Vec<PathBuf>,
+    /// What `/etc` is put together from, for bwrap and the box; nothing where the line says it.
+    pub(crate) etc: Vec<Part>,
+}
+
+/// Something in `/etc` of a box.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// Its name below `/etc`.
+    pub(crate) at: PathBuf,
+    pub(crate) content: Content,
+}
+
+/// What it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Content {
+    /// A file or directory of the machine.
+    Bound(PathBuf),
+    /// A file of our making.
+    File(Bytes),
+    /// A link.
+    Link(String),
+    /// An empty directory over one that is there.
+    Hidden,
 }
 
 /// What `box-init` is told, as its argument: nothing here is a secret of the program.
@@ -153,49 +177,77 @@ pub(crate) fn door_at(port: u16) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct SystemView {
     arguments: Vec<Argument>,
+    /// Parts of `/etc`, where `box-enter` puts it together: each mount costs bwrap far more than the kernel, because it
+    /// reads the table of all mounts for it.
+    etc: Vec<Part>,
 }
 
 impl SystemView {
-    /// As it is below `root`, which is `/`.
-    pub(crate) fn of(root: &Path, user: BoxUser) -> Self {
+    /// As it is below `root`, which is `/`; `staged` if `box-enter` makes a root for bwrap, that has `/usr` and its like.
+    pub(crate) fn of(root: &Path, user: BoxUser, staged: bool) -> Self {
         let mut line = Line::default();
-        line.bind("--ro-bind", root.join("usr"), Path::new("/usr"));
-        for name in MERGED {
-            let path = root.join(name);
-            match fs::read_link(&path) {
-                Ok(target) => line.words(["--symlink", &target.to_string_lossy(), &format!("/{name}")]),
-                Err(_) if path.is_dir() => line.bind("--ro-bind", path, &Path::new("/").join(name)),
-                Err(_) => {}
+        let mut bind = |path: PathBuf, at: &Path| {
+            line.words(["--ro-bind"]);
+            line.path(&if staged { at.to_owned() } else { path });
+            line.path(at);
+        };
+        bind(root.join("usr"), Path::new("/usr"));
+        let (links, directories): (Vec<_>, Vec<_>) =
+            MERGED.into_iter().map(|name| (name, fs::read_link(root.join(name)))).partition(|(_, link)| link.is_ok());
+        for (name, _) in directories {
+            if root.join(name).is_dir() {
+                bind(root.join(name), &Path::new("/").join(name));
             }
         }
-        for name in ETC {
-            let path = root.join("etc").join(name);
-            if path.exists() {
-                line.bind("--ro-bind", path, &Path::new("/etc").join(name));
-            }
+        if staged {
+            bind(PathBuf::new(), Path::new("/etc"));
         }
-        for private in PRIVATE {
-            let path = root.join(private.trim_start_matches('/'));
-            // What is no plain directory leads elsewhere, where nothing is mounted.
-            if fs::canonicalize(&path).is_ok_and(|found| found == path && found.is_dir()) {
-                line.words(["--perms", "0555", "--tmpfs", private, "--remount-ro", private]);
-            }
+        for (name, target) in links {
+            line.words(["--symlink", &target.unwrap_or_default().to_string_lossy(), &format!("/{name}")]);
         }
-        if let Ok(target) = fs::read_link(root.join("etc/localtime")) {
-            line.words(["--symlink", &target.to_string_lossy(), "/etc/localtime"]);
+        let mut etc = parts_of_etc(root, user);
+        if !staged {
+            etc.drain(..).for_each(|part| line.part(part));
         }
-        let BoxUser { uid, gid } = user;
-        let passwd = format!(
-            "root:x:0:0:root:/:/bin/false\n{USER}:x:{uid}:{gid}:{USER}:{HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
-        );
-        let group = format!("root:x:0:\n{USER}:x:{gid}:\nnogroup:x:65534:\n");
-        line.file("/etc/passwd", passwd);
-        line.file("/etc/group", group);
-        line.file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n");
-        line.file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n");
-        line.file("/etc/resolv.conf", "");
-        Self { arguments: line.0 }
+        Self { arguments: line.0, etc }
     }
+}
+
+/// Of the machine only what is listed; the rest says who lives in the box, and that names are looked up nowhere.
+fn parts_of_etc(root: &Path, user: BoxUser) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut add = |at: &str, content| parts.push(Part { at: at.into(), content });
+    for name in ETC {
+        let path = root.join("etc").join(name);
+        if path.exists() {
+            add(name, Content::Bound(path));
+        }
+    }
+    for private in PRIVATE {
+        let path = root.join("etc").join(private);
+        // What is no plain directory leads elsewhere, where nothing is mounted.
+        if fs::canonicalize(&path).is_ok_and(|found| found == path && found.is_dir()) {
+            add(private, Content::Hidden);
+        }
+    }
+    if let Ok(target) = fs::read_link(root.join("etc/localtime")) {
+        add("localtime", Content::Link(target.to_string_lossy().into_owned()));
+    }
+    let BoxUser { uid, gid } = user;
+    let passwd = format!(
+        "root:x:0:0:root:/:/bin/false\n{USER}:x:{uid}:{gid}:{USER}:{HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+    );
+    let group = format!("root:x:0:\n{USER}:x:{gid}:\nnogroup:x:65534:\n");
+    for (name, text) in [
+        ("passwd", passwd.as_str()),
+        ("group", &group),
+        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
+        ("hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+        ("resolv.conf", ""),
+    ] {
+        add(name, Content::File(Bytes(text.into())));
+    }
+    parts
 }
 
 /// Arguments on their way.
@@ -217,10 +269,27 @@ impl Line {
         self.path(at);
     }
 
-    fn file(&mut self, at: &str, content: impl Into<Vec<u8>>) {
-        self.words(["--file"]);
-        self.0.push(Argument::Data(Bytes(content.into())));
-        self.words([at]);
+    /// Lets bwrap make a part of `/etc`.
+    fn part(&mut self, Part { at, content }: Part) {
+        let at = Path::new("/etc").join(at);
+        match content {
+            Content::Bound(path) => self.bind("--ro-bind", path, &at),
+            Content::File(bytes) => {
+                self.words(["--file"]);
+                self.0.push(Argument::Data(bytes));
+                self.path(&at);
+            }
+            Content::Link(target) => {
+                self.words(["--symlink", &target]);
+                self.path(&at);
+            }
+            Content::Hidden => {
+                self.words(["--perms", "0555", "--tmpfs"]);
+                self.path(&at);
+                self.words(["--remount-ro"]);
+                self.path(&at);
+            }
+        }
     }
 
     fn memory(&mut self, at: &str, bytes: u64, mode: &str) {
@@ -300,7 +369,13 @@ impl Sandbox {
             &inside,
         ]);
         let user = inner.staged.then_some((inner.user.uid, inner.user.gid));
-        Entrance { user, groups: request.groups.to_vec(), line: line.0, masked: confinement.masked.clone() }
+        Entrance {
+            user,
+            groups: request.groups.to_vec(),
+            line: line.0,
+            masked: confinement.masked.clone(),
+            etc: inner.system.etc.clone(),
+        }
     }
 
     /// Gives the sockets of its doors to whom everything inside is.
