@@ -11,7 +11,7 @@ use orc_domain::hold::{Hold, HoldScope};
 use orc_domain::ids::{FlowId, RequestId};
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestKind, RequestState};
-use orc_domain::run::{Cause, Run, RunOutcome, RunState};
+use orc_domain::run::{Cause, Run, RunOutcome, RunState, StopReason};
 use orc_domain::tree::Tip;
 use orc_domain::wait::Wait;
 
@@ -177,7 +177,8 @@ impl Shadow {
             hold(heard || agent.usage.calls >= told, Rule::Spend, flow, || {
                 format!("a run of `{}` used {told} calls and is said to have used {}", run.path, agent.usage.calls)
             })?;
-            let read = |other: &&&Run| !matches!(failure_of(other), Some(Cause::Lost | Cause::Start));
+            let read =
+                |other: &&&Run| !matches!(failure_of(other), Some(Cause::Lost | Cause::Start)) && !goes_on_later(other);
             let runs = self.runs_of(run.no);
             let readers = runs.iter().filter(read).filter_map(|run| run.agent.as_ref());
             let mut seen = BTreeSet::new();
@@ -222,4 +223,10 @@ pub(super) fn has_begun(old: Option<&Step>, new: &Step) -> bool {
         StepState::Blocked | StepState::Ready { .. } | StepState::Finished { .. } => false,
     };
     before && after
+}
+
+/// A run that was stopped in the middle and whose step goes on with another one.
+fn goes_on_later(run: &Run) -> bool {
+    let RunState::Finished { outcome: RunOutcome::Cancelled { reason }, .. } = &run.state else { return false };
+    matches!(reason, StopReason::FlowWall(_) | StopReason::Parked(_))
 }
