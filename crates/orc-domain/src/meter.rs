@@ -279,10 +279,16 @@ impl Meter {
         self.levels.contains_key(&owner)
     }
 
-    /// Begins to watch a wall below which `spent` was spent before. One that is known already gets the limits only.
+    /// Begins to watch a wall below which `spent` was spent before, calls in flight not included. One that is known already
+    /// gets the limits only.
     pub fn watch(&mut self, owner: Owner, limits: Limits, spent: Amount) {
-        let level = self.levels.entry(owner).or_insert(Level { spent, ..Level::default() });
-        level.limits = limits;
+        if let Some(level) = self.levels.get_mut(&owner) {
+            level.limits = limits;
+            return;
+        }
+        let below = self.open.values().filter(|open| open.above.contains(&owner));
+        let reserved = below.fold(Amount::default(), |sum, open| sum.plus(open.grant.reserved));
+        self.levels.insert(owner, Level { limits, spent, reserved });
     }
 
     /// Forgets a wall below which nothing happens any more. One with calls in flight is kept; true when it is gone.
@@ -365,3 +371,6 @@ impl Meter {
         self.open.len()
     }
 }
+
+#[cfg(test)]
+mod tests;
