@@ -78,8 +78,7 @@ impl Inner {
         if let Some((_, encoding)) =
             request.headers.iter().find(|(name, value)| name == "content-encoding" && value != "identity")
         {
-            let why = format!("it is encoded with `{encoding}`, which nobody decodes here");
-            return Err(Trouble::Request(wire::BadRequest::Unreadable { why }));
+            return Err(Trouble::Encoding { encoding: encoding.clone() });
         }
         let body = u64::try_from(request.body.len()).unwrap_or(u64::MAX);
         let read = read(&request).await.map_err(Trouble::Request)?;

@@ -34,6 +34,11 @@ pub enum Trouble {
     },
     /// The request cannot be judged.
     Request(BadRequest),
+    /// The body of the request is encoded, and would have to be read.
+    Encoding {
+        /// How.
+        encoding: String,
+    },
     /// The request is larger than so many bytes.
     TooLarge {
         /// How many are taken.
@@ -131,6 +136,9 @@ impl Trouble {
             Self::Refused { .. } => ((403, "permission_error"), (429, "insufficient_quota", "insufficient_quota")),
             Self::Model { .. } => ((404, "not_found_error"), (404, "invalid_request_error", "model_not_found")),
             Self::Request(_) => ((400, "invalid_request_error"), (400, "invalid_request_error", "invalid_request")),
+            Self::Encoding { .. } => {
+                ((415, "invalid_request_error"), (415, "invalid_request_error", "unsupported_media_type"))
+            }
             Self::TooLarge { .. } => ((413, "request_too_large"), (413, "invalid_request_error", "request_too_large")),
             Self::Path { .. } => ((404, "not_found_error"), (404, "invalid_request_error", "unknown_url")),
             Self::Token => ((401, "authentication_error"), (401, "invalid_request_error", "invalid_api_key")),
@@ -154,6 +162,9 @@ impl std::fmt::Display for Trouble {
                 write!(f, "no provider has the model `{model}`; there are: {}", known.join(", "))
             }
             Self::Request(bad) => bad.fmt(f),
+            Self::Encoding { encoding } => {
+                write!(f, "the body of the request has `content-encoding: {encoding}`: send it as plain JSON")
+            }
             Self::TooLarge { most } => write!(f, "the request is larger than {most} bytes"),
             Self::Path { path } => write!(f, "the model gateway has nothing at `{path}`"),
             Self::Token => f.write_str("this key is not known to the model gateway, or what it was for is over"),
