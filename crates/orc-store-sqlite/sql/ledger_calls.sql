@@ -22,12 +22,12 @@ LEFT JOIN ledger_ends AS e ON e.call = c.call
 WHERE c.call < $9
     AND c.at >= $10
     AND c.at < $11
-    AND ($1 IS NULL OR a.agent = $1)
-    AND ($2 IS NULL OR a.model = $2)
-    AND ($3 IS NULL OR a.pipeline = $3)
-    AND ($4 IS NULL OR a.ticket = $4)
-    AND ($5 IS NULL OR c.day = $5)
-    AND ($6 IS NULL OR a.flow = $6)
-    AND ($7 IS NULL OR a.run = $7)
-    AND ($8 IS NULL OR a.provider = $8)
+    AND (CAST($1 AS TEXT) IS NULL OR a.agent = $1)
+    AND (CAST($2 AS TEXT) IS NULL OR a.model = $2)
+    AND (CAST($3 AS TEXT) IS NULL OR a.pipeline = $3)
+    AND (CAST($4 AS TEXT) IS NULL OR a.ticket = $4)
+    AND (CAST($5 AS BIGINT) IS NULL OR c.day = $5)
+    AND (CAST($6 AS TEXT) IS NULL OR a.flow = $6)
+    AND (CAST($7 AS TEXT) IS NULL OR a.run = $7)
+    AND (CAST($8 AS TEXT) IS NULL OR a.provider = $8)
 ORDER BY c.call DESC LIMIT $12

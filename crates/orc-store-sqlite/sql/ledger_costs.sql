@@ -32,14 +32,14 @@ FROM (
     FROM ledger_sums AS d JOIN ledger_folded AS f ON f.account = d.account AND f.day = d.day
     WHERE d.day IN ($19, $20) AND f.at >= $21 AND f.at < $22
 ) AS s JOIN ledger_accounts AS a ON a.id = s.account
-WHERE ($9 IS NULL OR a.agent = $9)
-    AND ($10 IS NULL OR a.model = $10)
-    AND ($11 IS NULL OR a.pipeline = $11)
-    AND ($12 IS NULL OR a.ticket = $12)
-    AND ($13 IS NULL OR s.day = $13)
-    AND ($14 IS NULL OR a.flow = $14)
-    AND ($15 IS NULL OR a.run = $15)
-    AND ($16 IS NULL OR a.provider = $16)
+WHERE (CAST($9 AS TEXT) IS NULL OR a.agent = $9)
+    AND (CAST($10 AS TEXT) IS NULL OR a.model = $10)
+    AND (CAST($11 AS TEXT) IS NULL OR a.pipeline = $11)
+    AND (CAST($12 AS TEXT) IS NULL OR a.ticket = $12)
+    AND (CAST($13 AS BIGINT) IS NULL OR s.day = $13)
+    AND (CAST($14 AS TEXT) IS NULL OR a.flow = $14)
+    AND (CAST($15 AS TEXT) IS NULL OR a.run = $15)
+    AND (CAST($16 AS TEXT) IS NULL OR a.provider = $16)
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 ORDER BY
     micros DESC, agent NULLS FIRST, model NULLS FIRST, pipeline NULLS FIRST, ticket NULLS FIRST, day NULLS FIRST,

@@ -69,8 +69,8 @@ fn shape(text: &str) -> String {
 }
 
 /// Where the plan of a statement is to read all of a table or index, or to sort: figures about what is live or open, which
-/// is little, orders of the rows of one flow or of one end of ids, and places that hold on to a flow, which are few. `db check` reads
-/// everything and is not here.
+/// is little, orders of the rows of one flow or of one end of ids, places that hold on to a flow and calls in flight, which are
+/// few, and costs, which are made of the sums of the days that are asked for. `db check` reads everything and is not here.
 const READ_WHOLE: &[&str] = &[
     "answers: SCAN requests USING COVERING INDEX requests_answers",
     "effects_count: SCAN effects USING COVERING INDEX sqlite_autoindex_effects_1",
@@ -79,6 +79,15 @@ const READ_WHOLE: &[&str] = &[
     "flows_live_count: SCAN flows USING INDEX flows_live",
     "flows_queued_count: SCAN flows USING INDEX flows_queued",
     "instances_open: SCAN instances USING INDEX instances_open",
+    "ledger_calls_of_owner: USE TEMP B-TREE FOR ORDER BY",
+    "ledger_costs: SCAN s",
+    "ledger_costs: USE TEMP B-TREE FOR GROUP BY",
+    "ledger_costs: USE TEMP B-TREE FOR ORDER BY",
+    "ledger_ends_lose: SCAN o",
+    "ledger_open_lose: SCAN ledger_open",
+    "ledger_sums_lose: SCAN o",
+    "ledger_sums_lose: USE TEMP B-TREE FOR GROUP BY",
+    "ledger_sums_lose: SCAN lost",
     "places_of_flow_delete: SCAN places",
     "requests_ending: USE TEMP B-TREE FOR ORDER BY",
     "requests_open: SCAN requests USING INDEX requests_open",

@@ -7,6 +7,7 @@
 //! Nothing here is ever half done: a call checks everything first and writes afterwards.
 
 mod held;
+mod ledger;
 mod port;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,12 +19,13 @@ use orc_domain::effect::{Change, Effect};
 use orc_domain::event::Event;
 use orc_domain::flow::{Flow, FlowHead, FlowState, StepNo, StepState};
 use orc_domain::graph::Pipeline;
-use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RequestId, RunId};
+use orc_domain::ids::{CallId, ContentHash, EffectId, FlowId, InstanceId, RequestId, RunId};
 use orc_domain::path::StepPath;
 use orc_domain::request::{Request, RequestState};
 use orc_domain::run::Run;
 use orc_domain::time::Timestamp;
 use orc_domain::wait::Wait;
+use orc_ports::ledger::CallRecord;
 use orc_ports::store::{Commit, Committed, Guarded, Instance, LoadedFlow, StoreError};
 
 use self::held::Held;
@@ -57,6 +59,7 @@ pub struct Model {
     removed_events: u64,
     instances: BTreeMap<InstanceId, (Instance, Option<Timestamp>)>,
     consumers: BTreeMap<String, u64>,
+    calls: BTreeMap<CallId, CallRecord>,
 }
 
 impl Model {
@@ -213,6 +216,7 @@ impl Model {
             Some((_, Some(_))) => Guarded::Stale,
             Some((_, ended)) => {
                 *ended = Some(at);
+                self.lose(id, at);
                 Guarded::Updated
             }
         }

@@ -7,8 +7,11 @@ use orc_domain::action::WaitEvent;
 use orc_domain::effect::Effect;
 use orc_domain::event::Event;
 use orc_domain::graph::Pipeline;
-use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RunId};
+use orc_domain::ids::{CallId, ContentHash, EffectId, FlowId, InstanceId, RunId};
+use orc_domain::ledger::{CostsBy, Reservation, Settlement, Sum};
+use orc_domain::meter::Owner;
 use orc_domain::time::Timestamp;
+use orc_ports::ledger::{CallRecord, CostFilter, CostLine, CostReader, Ledger};
 use orc_ports::store::{Commit, Committed, Guarded, Instance, LoadedFlow, Store, StoreError, StoreResult};
 
 use super::Model;
@@ -25,10 +28,10 @@ pub enum Fault {
     After(StoreError),
 }
 
-/// Decides about each call, by the name of its method in [`Store`].
+/// Decides about each call, by the name of its method in [`Store`], [`Ledger`] or [`CostReader`].
 pub type FaultHook = Box<dyn FnMut(&'static str) -> Fault + Send>;
 
-/// The model as a [`Store`].
+/// The model as a [`Store`] and as a [`Ledger`].
 #[derive(Default)]
 pub struct ModelStore {
     inner: Mutex<Inner>,
@@ -183,5 +186,33 @@ impl Store for ModelStore {
         let answer = self.call("close", |_| Ok(()));
         self.lock().closed = true;
         answer
+    }
+}
+
+impl CostReader for ModelStore {
+    fn spent(&self, owner: Owner) -> StoreResult<'_, Sum> {
+        self.call("spent", |model| Ok(model.spent(owner)))
+    }
+
+    fn costs(&self, by: Vec<CostsBy>, filter: CostFilter, limit: u32) -> StoreResult<'_, (Vec<CostLine>, Sum)> {
+        self.call("costs", |model| Ok(model.costs(&by, &filter, limit)))
+    }
+
+    fn calls(&self, filter: CostFilter, before: Option<CallId>, limit: u32) -> StoreResult<'_, Vec<CallRecord>> {
+        self.call("calls", |model| Ok(model.calls(&filter, before, limit)))
+    }
+}
+
+impl Ledger for ModelStore {
+    fn reserve(&self, reservation: Reservation) -> StoreResult<'_, Guarded> {
+        self.call("reserve", |model| model.reserve(reservation))
+    }
+
+    fn settle(&self, settlement: Settlement) -> StoreResult<'_, Guarded> {
+        self.call("settle", |model| model.settle(settlement))
+    }
+
+    fn lose(&self, instance: InstanceId, at: Timestamp) -> StoreResult<'_, u64> {
+        self.call("lose", |model| Ok(model.lose(instance, at)))
     }
 }
