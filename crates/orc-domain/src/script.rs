@@ -263,16 +263,20 @@ impl Script {
     }
 }
 
-/// What was asked, in a line.
+/// What was asked, in a line: programs put much of their own around what their user said.
 fn summary(opening: Opening<'_>) -> String {
+    const WORDS: usize = 8;
     let words = |text: &str| -> String {
-        let line = text.split_whitespace().take(12).collect::<Vec<_>>().join(" ");
-        let short: String = line.chars().take(80).collect();
-        if short.is_empty() { "nothing".to_owned() } else { format!("`{short}`") }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words.as_slice() {
+            [] => "empty".to_owned(),
+            words if words.len() <= 2 * WORDS => format!("`{}`", words.join(" ")),
+            words => format!("`{} … {}`", words[..WORDS].join(" "), words[words.len() - WORDS..].join(" ")),
+        }
     };
     let tools = if opening.tools.is_empty() { "none".to_owned() } else { opening.tools.join(", ") };
     format!(
-        "model `{}`, the prompt begins {}, the system text {}, tools: {tools}",
+        "the model is `{}`, the first message {}, the system text {}, tools: {tools}",
         opening.model,
         words(opening.prompt),
         words(opening.system),
@@ -321,7 +325,7 @@ mod tests {
         );
         assert_eq!(
             said(opening("x", "", "write\n a   file", &tools[..1]), 0).unwrap_err().to_string(),
-            "no track of `models/a.yaml` fits: model `x`, the prompt begins `write a file`, the system text nothing, \
+            "no track of `models/a.yaml` fits: the model is `x`, the first message `write a file`, the system text empty, \
              tools: Bash"
         );
     }

@@ -4,6 +4,7 @@
 //! changes a request in three places only: credentials, the output limit, and `include_usage`.
 
 mod call;
+pub mod cassette;
 mod face;
 mod flight;
 mod gateway;

@@ -29,12 +29,15 @@ use self::said::Said;
 use crate::provider::{Broken, Incoming, Outgoing, Provider, SendError, Want};
 use crate::wire::Request;
 
+/// A turn of a conversation of a run.
+type Spot = (Option<RunId>, String, usize);
+
 /// A model that says what a script says.
 #[derive(Debug)]
 pub struct Scripted {
     script: Arc<Script>,
     /// How often a turn that fails some times has failed already.
-    failed: Mutex<BTreeMap<(Option<RunId>, String, usize), u32>>,
+    failed: Mutex<BTreeMap<Spot, u32>>,
 }
 
 impl Scripted {
@@ -62,8 +65,8 @@ impl Scripted {
         }
         let (track, turn) = found.map_err(|error| unable(error.to_string()))?;
         pause(turn.delay).await;
-        let place = (outgoing.run, track.name.clone(), request.track.turns);
-        if let Some(failure) = turn.failure.as_ref().filter(|failure| self.fails(place.clone(), failure.times)) {
+        let spot = (outgoing.run, track.name.clone(), request.track.turns);
+        if let Some(failure) = turn.failure.as_ref().filter(|failure| self.fails(spot.clone(), failure.times)) {
             return Ok(failing::answer(outgoing.protocol, failure));
         }
         // A turn without an answer fails always.
@@ -79,10 +82,10 @@ impl Scripted {
     }
 
     /// Whether a turn fails this time; counts.
-    fn fails(&self, place: (Option<RunId>, String, usize), times: Option<u32>) -> bool {
+    fn fails(&self, spot: Spot, times: Option<u32>) -> bool {
         let Some(times) = times else { return true };
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        let so_far = failed.entry(place).or_default();
+        let so_far = failed.entry(spot).or_default();
         let fails = *so_far < times;
         *so_far += u32::from(fails);
         fails

@@ -140,11 +140,7 @@ pub static FIGURES: Table = Table {
             CountOrZero(MAX_FIGURE),
             "Output without reasoning; without it a token for every four bytes that are said.",
         ),
-        key(
-            "reasoning",
-            CountOrZero(MAX_FIGURE),
-            "Reasoning; without it a token for every four bytes of `thinking:`. Anthropic's protocol counts it as output.",
-        ),
+        key("reasoning", CountOrZero(MAX_FIGURE), "Reasoning; without it a token for every four bytes of `thinking:`."),
         key("cache_read", CountOrZero(MAX_FIGURE), "Input read from a cache; without it 0."),
         key("cache_write", CountOrZero(MAX_FIGURE), "Input written to a cache for minutes; without it 0."),
         key(
