@@ -192,13 +192,13 @@ impl Trees {
         }
     }
 
-    /// Whether no program can have changed anything in a copy: nothing lies in the layers of changes.
+    /// Whether no program can have changed anything that is kept of a copy, seen without looking into it.
     pub(crate) fn is_untouched(&self, found: &Manifest) -> Result<bool, WorktreeError> {
         if found.strategy != Strategy::Overlay || found.conflict.is_some() {
             return Ok(false);
         }
         for part in &found.parts {
-            if part.start != part.ground || !files::names_in(&self.root.join(&part.directory))?.is_empty() {
+            if part.start != part.ground || !has_no_changes(&self.root.join(&part.directory))? {
                 return Ok(false);
             }
         }
@@ -349,4 +349,71 @@ impl Trees {
 fn is_of(found: &Manifest, repositories: &[Repository]) -> bool {
     found.parts.len() == repositories.len()
         && found.parts.iter().zip(repositories).all(|(part, repository)| part.repository == *repository)
+}
+
+/// Whether a layer of changes changes nothing: it is empty, or has git's index alone. Every `git status` writes that anew,
+/// and what is kept of a copy does not follow from it: the files do, and objects and references, which would lie beside it.
+fn has_no_changes(layer: &Path) -> Result<bool, WorktreeError> {
+    match files::names_in(layer)?.as_slice() {
+        [] => return Ok(true),
+        [git] if git == ".git" => {}
+        _ => return Ok(false),
+    }
+    let git = layer.join(".git");
+    let found = std::fs::symlink_metadata(&git).map_err(files::failed("look at", &git))?;
+    // A directory that hides the one below it, or comes from elsewhere.
+    let is_another = ["trusted.overlay.opaque", "trusted.overlay.redirect"]
+        .into_iter()
+        .any(|name| rustix::fs::lgetxattr(&git, name, &mut [0_u8; 0]) != Err(rustix::io::Errno::NODATA));
+    if !found.is_dir() || is_another {
+        return Ok(false);
+    }
+    match files::names_in(&git)?.as_slice() {
+        // Its lock was made there, and went.
+        [] => return Ok(true),
+        [index] if index == "index" => {}
+        _ => return Ok(false),
+    }
+    let index = git.join("index");
+    let found = std::fs::symlink_metadata(&index).map_err(files::failed("look at", &index))?;
+    Ok(found.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn an_index_alone_is_no_change_and_everything_else_is_one() {
+        let place = tempfile::tempdir().unwrap();
+        let layer = place.path();
+        assert!(has_no_changes(layer).unwrap());
+        fs::create_dir(layer.join(".git")).unwrap();
+        assert!(has_no_changes(layer).unwrap());
+        fs::write(layer.join(".git/index"), "DIRC").unwrap();
+        assert!(has_no_changes(layer).unwrap());
+        for more in [".git/HEAD", "file"] {
+            fs::write(layer.join(more), "x").unwrap();
+            assert!(!has_no_changes(layer).unwrap(), "{more}");
+            fs::remove_file(layer.join(more)).unwrap();
+        }
+        fs::rename(layer.join(".git/index"), layer.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("../elsewhere", layer.join(".git/index")).unwrap();
+        assert!(!has_no_changes(layer).unwrap(), "with a file beside it");
+        fs::rename(layer.join("elsewhere"), place.path().with_extension("moved")).unwrap();
+        assert!(!has_no_changes(layer).unwrap(), "a link");
+        fs::rename(place.path().with_extension("moved"), layer.join(".git/index")).unwrap();
+        assert!(has_no_changes(layer).unwrap());
+        // Only root may set them, and only root has layers.
+        if rustix::process::geteuid().is_root() {
+            for name in ["trusted.overlay.opaque", "trusted.overlay.redirect"] {
+                rustix::fs::lsetxattr(layer.join(".git"), name, b"y", rustix::fs::XattrFlags::empty()).unwrap();
+                assert!(!has_no_changes(layer).unwrap(), "{name}");
+                rustix::fs::lremovexattr(layer.join(".git"), name).unwrap();
+            }
+            assert!(has_no_changes(layer).unwrap());
+        }
+    }
 }

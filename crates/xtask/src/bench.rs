@@ -5,6 +5,7 @@
 //! they are met. `flows` has what needs a holder, `holder` how one is asked.
 
 mod boxes;
+mod copies;
 mod flows;
 mod holder;
 
@@ -36,7 +37,7 @@ const ROWS: [Row; 13] = [
     ("boxed-cold", boxes::cold),
     ("boxed-fan-out", boxes::fan_out),
     ("boxed-latency", boxes::latency),
-    ("worktrees", |_, _| boxes::worktrees()),
+    ("worktrees", |_, place| copies::worktrees(place)),
     ("latency", flows::latency),
     ("expansion", flows::expansion),
     ("answer", flows::answer),

@@ -22,7 +22,8 @@ large() {
 		sed -z 's| \./| |'
 }
 
-# Stages everything that is not ignored, but repositories inside; those are listed in $E/nested.
+# Stages everything that is not ignored, but repositories inside; those are listed in $E/nested. What is new goes into one
+# pack (as files that git takes for big do), since a file for each costs more than all the rest.
 stage() {
 	git ls-files -z -o --exclude-standard >"$E/others" || return 1
 	grep -z '/$' <"$E/others" >"$E/nested"
@@ -31,7 +32,7 @@ stage() {
 	above=$(printf %s "${1:-}" | sed 's/[&|\\]/\\&/g')
 	sed -z "s|^\([0-9]*\) |\1 $above|" <"$E/left-out" >>"$E/too-large"
 	{ printf '.\0'; { sed -z 's|/$||' <"$E/nested"; sed -z 's|^[0-9]* ||' <"$E/left-out"; } | sed -z 's|^|:(exclude,literal)|'; } >"$E/paths"
-	git -c advice.addEmbeddedRepo=false add -A --ignore-errors --pathspec-from-file="$E/paths" --pathspec-file-nul 2>"$E/errors"
+	git -c advice.addEmbeddedRepo=false -c core.bigFileThreshold=1 add -A --ignore-errors --pathspec-from-file="$E/paths" --pathspec-file-nul 2>"$E/errors"
 	return 0
 }
 

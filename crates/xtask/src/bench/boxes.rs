@@ -1,4 +1,4 @@
-//! What boxes and private copies cost, beside bubblewrap alone.
+//! What boxes cost, beside bubblewrap alone.
 
 use std::fs;
 use std::path::Path;
@@ -118,15 +118,5 @@ pub(super) fn latency(program: &Path, place: &Path) -> Result<()> {
     let (p50, p99) = (at(50).unwrap_or_default(), at(99).unwrap_or_default());
     let met = p99 < Duration::from_millis(40);
     verdict("ready to boxed process started", &format!("p50 {p50:.1?}, p99 {p99:.1?}"), "p99 40 ms", met);
-    Ok(())
-}
-
-/// Private copies of 50,000 files.
-pub(super) fn worktrees() -> Result<()> {
-    println!("private copies of a repository with 50,000 files:");
-    let example = ["run", "--release", "--quiet", "--package", "orc-worktree", "--example", "measure"];
-    for line in read(command("cargo").args(example))?.lines() {
-        println!("  {line}");
-    }
     Ok(())
 }
