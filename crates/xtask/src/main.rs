@@ -10,6 +10,7 @@ mod command;
 mod docs;
 mod orchestrator;
 mod postgres;
+mod programs;
 mod sim;
 mod suite;
 mod tidy;

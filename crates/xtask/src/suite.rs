@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::command::{self, find_program};
 use crate::postgres::{self, Postgres};
+use crate::programs;
 
 /// Where tests find a PostgreSQL server; set from outside, no server is started.
 pub(crate) const POSTGRES: &str = "ORC_TEST_POSTGRES";
@@ -19,13 +20,18 @@ struct Tool {
 }
 
 /// What building and running need come first.
-const TOOLS: [Tool; 7] = [
+const TOOLS: [Tool; 8] = [
     Tool { name: "cc", package: Some("build-essential"), found: || find_program("cc").is_some() },
     Tool { name: "git", package: Some("git"), found: || find_program("git").is_some() },
     Tool { name: "bubblewrap", package: Some("bubblewrap"), found: || find_program("bwrap").is_some() },
     Tool { name: "PostgreSQL", package: Some("postgresql"), found: || postgres::find().is_some() },
     Tool { name: "btrfs", package: Some("btrfs-progs"), found: || is_installed("mkfs.btrfs") },
     Tool { name: "git-lfs", package: Some("git-lfs"), found: || find_program("git-lfs").is_some() },
+    Tool {
+        name: "npm",
+        package: Some("nodejs npm"),
+        found: || ["node", "npm"].iter().all(|name| find_program(name).is_some()),
+    },
     Tool { name: "cargo-nextest", package: None, found: || find_program("cargo-nextest").is_some() },
 ];
 /// How many of them running needs.
@@ -42,6 +48,7 @@ fn is_installed(name: &str) -> bool {
 /// When a tool is missing (the message has the command that installs it), PostgreSQL does not start, or a test fails.
 pub(crate) fn run(url: Option<String>, arguments: &[String]) -> Result<()> {
     ensure(&TOOLS)?;
+    programs::ensure()?;
     let url = url.filter(|url| !url.is_empty());
     let server = match &url {
         Some(_) => None,
@@ -62,7 +69,8 @@ pub(crate) fn run(url: Option<String>, arguments: &[String]) -> Result<()> {
 /// # Errors
 /// When an installer fails.
 pub(crate) fn setup() -> Result<()> {
-    if !ensure(&TOOLS)? {
+    let (tools, programs) = (ensure(&TOOLS)?, programs::ensure()?);
+    if !tools && !programs {
         println!("setup: everything is there");
     }
     Ok(())
@@ -117,9 +125,9 @@ mod tests {
     fn one_line_installs_what_is_missing() {
         let all: Vec<&Tool> = TOOLS.iter().collect();
         let line = install_line(&all);
-        let packages = "build-essential git bubblewrap postgresql btrfs-progs git-lfs";
+        let packages = "build-essential git bubblewrap postgresql btrfs-progs git-lfs nodejs npm";
         assert!(line.ends_with(&format!("{packages} && cargo install --locked cargo-nextest")), "{line}");
-        assert_eq!(install_line(&all[6..]), "cargo install --locked cargo-nextest");
+        assert_eq!(install_line(&all[7..]), "cargo install --locked cargo-nextest");
         let to_run: Vec<&str> = TOOLS[..TO_RUN].iter().map(|tool| tool.name).collect();
         assert_eq!(to_run, ["cc", "git", "bubblewrap"]);
     }
