@@ -75,7 +75,8 @@ fn strategy(measure: &Path, directory: &Path, word: &str, many: &str) -> Result<
         figures.times.push(Duration::from_micros(number("micros")?));
         figures.worked.push(Duration::from_millis(number("cpu_millis")?));
     }
-    for (what, Figures { times, worked }) in order.iter().filter_map(|what| Some((what, found.get_mut(what)?))) {
+    for what in &order {
+        let Some(Figures { times, worked }) = found.get_mut(what) else { continue };
         row(what, times);
         worked.sort_unstable();
         let target = TARGETS.iter().find(|(named, _)| named == what).filter(|_| word != "clone");
