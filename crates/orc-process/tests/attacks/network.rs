@@ -1,7 +1,7 @@
 //! Attempts at the network: directly, by name, and through the proxy.
 
 use orc_domain::confine::ViolationKind::{Network, Syscall};
-use orc_ports::executor::Confinement;
+use orc_ports::executor::{Confinement, Door};
 
 use crate::attempt::{Attempt, perl, sh};
 use crate::world::Place;
@@ -10,6 +10,13 @@ use crate::world::Place;
 /// that means the machine itself, and addresses that mean it or its neighbours.
 fn with_network(confinement: &mut Confinement, _: &Place) {
     confinement.network = ["allowed.invalid", "localhost"].map(str::to_owned).into();
+}
+
+/// A door, where nobody listens any more.
+fn with_door(confinement: &mut Confinement, place: &Place) {
+    let socket = place.path("door");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    confinement.doors = vec![Door { socket, port: 8080 }];
 }
 
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -164,4 +171,35 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     sh("looks for sockets of other boxes", r#"same sockets '' "$(find / -type s -not -path '/proc/*' 2>/dev/null)""#)
         .shape(with_network)
         .refused(&["sockets: as"]),
+    perl(
+        "reaches the door of another box",
+        r#"connects 'path', AF_UNIX, pack_sockaddr_un($ENV{SOCKET}); connects 'name', AF_UNIX, pack_sockaddr_un('/orc/doors/8081');
+        connects 'port', AF_INET, pack_sockaddr_in(8081, inet_aton('127.0.0.1'));
+        opendir(my $doors, '/orc/doors') or die; my @found = grep { !/^\./ } readdir $doors; tell_it 'doors', "@found" ne '8080', "@found";"#,
+    )
+    .shape(with_door)
+    .refused(&["path: ENOENT", "name: ENOENT", "port: ECONNREFUSED", "doors: 8080"]),
+    perl(
+        "puts something else in the place of its door",
+        r#"my $door = '/orc/doors/8080'; -S $door or die;
+        tried 'remove', unlink $door; tried 'move', rename $door, '/tmp/door'; tried 'mode', chmod 0, $door; tried 'owner', chown $<, -1, $door;
+        tried 'directory', rename '/orc/doors', '/orc/other'; tried 'link', symlink '/tmp/door', '/orc/doors/8081';
+        for (['over', $door], ['beside', '/orc/doors/8081']) {
+            socket(my $own, AF_UNIX, SOCK_STREAM, 0) or die; tried $$_[0], bind $own, pack_sockaddr_un($$_[1]) }
+        for (['port', '127.0.0.1'], ['any', '0.0.0.0']) { socket(my $own, AF_INET, SOCK_STREAM, 0) or die;
+            setsockopt $own, SOL_SOCKET, $_, 1 for SO_REUSEADDR, 15; tried $$_[0], bind($own, pack_sockaddr_in(8080, inet_aton($$_[1]))) && listen($own, 1) }"#,
+    )
+    .shape(with_door)
+    .refused(&[
+        "remove: EROFS|EBUSY|EACCES",
+        "move: EROFS|EBUSY|EACCES|EXDEV",
+        "mode: EROFS",
+        "owner: EROFS",
+        "directory: EROFS|EBUSY|EACCES",
+        "link: EROFS|EACCES",
+        "over: EADDRINUSE",
+        "beside: EROFS|EACCES",
+        "port: EADDRINUSE",
+        "any: EADDRINUSE",
+    ]),
 ];
