@@ -1,5 +1,6 @@
 //! Everything that can be typed.
 
+mod costs;
 mod examples;
 mod worktrees;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use orc_domain::time::Millis;
 
+pub(crate) use self::costs::{CostsArgs, FigureArgs, FigureForm};
 pub(crate) use self::worktrees::{
     DoctorArgs, GcArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs,
 };
@@ -87,6 +89,15 @@ pub(crate) enum Command {
     /// What went wrong in a way that a person should look at
     #[command(after_help = examples::INCIDENTS)]
     Incidents(IncidentsArgs),
+    /// What calls of models used and cost, by agent, model, day and so on
+    #[command(after_help = examples::COSTS)]
+    Costs(CostsArgs),
+    /// The model gateway alone: any program of this machine is metered, limited and recorded
+    #[command(after_help = examples::GATEWAY)]
+    Gateway(GatewayArgs),
+    /// What flows that are not over may still use
+    #[command(after_help = examples::BUDGETS)]
+    Budgets(FigureArgs),
     /// Private copies of repositories: list, show, diff, rescue, gc
     #[command(subcommand)]
     Worktrees(WorktreesCommand),
@@ -409,6 +420,25 @@ pub(crate) struct RetryArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GatewayArgs {
+    /// The port of 127.0.0.1 at which it listens; 0: one that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Dollars that all programs may spend through gateways of this data directory, since its first one
+    #[arg(long, value_name = "DOLLARS")]
+    pub(crate) usd: Option<String>,
+    /// The same in tokens of all classes
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) tokens: Option<u64>,
+    /// The same in calls
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) calls: Option<u64>,
+    /// What the ledger calls whoever calls
+    #[arg(long, value_name = "NAME", default_value = "gateway")]
+    pub(crate) agent: String,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,7 @@ use orc_worktree::{Choice, GitWorktrees, Options, Owner};
 use crate::args::LimitArgs;
 use crate::context::Context;
 use crate::host;
+use crate::models;
 
 /// What boxes are made of here, or what is missing.
 pub(crate) fn sandbox(settings: &Settings) -> Result<Sandbox, Vec<Missing>> {
@@ -71,6 +72,8 @@ impl Context {
             },
             host_env: host::variables(),
             secrets: secrets.map(|(name, source)| (name.clone(), read_secret(&home, source))).collect(),
+            key_variables: settings.models.key_variables().into_iter().map(str::to_owned).collect(),
+            keys: models::keys(&settings.models),
             domain: settings.agents_domain.value.clone(),
             co_author: CoAuthors::new(move |who| co_author(&people, who)),
             ceiling: Ceiling::new(move |rules| excess(&allowance, rules)),
@@ -97,7 +100,7 @@ fn below(home: &Path, path: &str) -> PathBuf {
 }
 
 /// The value of a secret, or why there is none. Read once, when somebody begins to carry flows on.
-fn read_secret(home: &Path, source: &SecretSource) -> Result<String, String> {
+pub(crate) fn read_secret(home: &Path, source: &SecretSource) -> Result<String, String> {
     let value = match source {
         SecretSource::Variable(name) => {
             host::variable(name).ok_or_else(|| format!("the variable {name} is not set"))?
@@ -134,8 +137,8 @@ impl Context {
         let data = self.data.clone();
         let open = move || {
             // First, so that what lies in it is closed to others from the beginning.
-            data.make().map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
-            let settings = settings.as_ref().map_err(Clone::clone)?;
+            data.make().map_err(|error| Closed::Other(format!("{:#}", anyhow::Error::from(error))))?;
+            let settings = settings.as_ref().map_err(|error| Closed::Other(error.clone()))?;
             open_worktrees(at.clone(), (instance, Arc::clone(&clock)), settings)
         };
         Arc::new(OnDemand { open: Box::new(open), opened: OnceLock::new(), root })
@@ -157,13 +160,14 @@ fn open_worktrees(
     root: PathBuf,
     (instance, clock): (InstanceId, Arc<dyn Clock>),
     settings: &Settings,
-) -> Result<Arc<dyn Worktrees>, String> {
+) -> Result<Arc<dyn Worktrees>, Closed> {
     let sandbox = sandbox(settings).map_err(|missing| {
         let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        lines.join("; ")
+        Closed::NoBox(lines.join("; "))
     })?;
     let owner = sandbox.user();
-    let author = Author::pipeline("orchestrator", &settings.agents_domain.value).map_err(|error| error.to_string())?;
+    let author = Author::pipeline("orchestrator", &settings.agents_domain.value);
+    let author = author.map_err(|error| Closed::Other(error.to_string()))?;
     let options = Options {
         root,
         instance,
@@ -175,17 +179,27 @@ fn open_worktrees(
         clock,
         max_file_bytes: u64::from(settings.max_file_mb.value) << 20,
     };
-    let opened = GitWorktrees::open(options).map_err(anyhow::Error::from).map_err(|error| format!("{error:#}"))?;
+    let opened = GitWorktrees::open(options).map_err(anyhow::Error::from);
+    let opened = opened.map_err(|error| Closed::Other(format!("{error:#}")))?;
     Ok(Arc::new(opened))
 }
 
 /// Opens private copies.
-type Open = dyn Fn() -> Result<Arc<dyn Worktrees>, String> + Send + Sync;
+type Open = dyn Fn() -> Result<Arc<dyn Worktrees>, Closed> + Send + Sync;
+
+/// Why private copies cannot be opened.
+#[derive(Clone)]
+enum Closed {
+    /// There is no box for git to work in.
+    NoBox(String),
+    /// Something else.
+    Other(String),
+}
 
 /// Private copies that are opened when somebody wants one.
 struct OnDemand {
     open: Box<Open>,
-    opened: OnceLock<Result<Arc<dyn Worktrees>, String>>,
+    opened: OnceLock<Result<Arc<dyn Worktrees>, Closed>>,
     /// Where they lie.
     root: PathBuf,
 }
@@ -198,7 +212,10 @@ impl OnDemand {
 
     fn get(&self) -> Result<&Arc<dyn Worktrees>, WorktreeError> {
         let opened = self.opened.get_or_init(|| (self.open)());
-        opened.as_ref().map_err(|what| WorktreeError::Box { what: what.clone() })
+        opened.as_ref().map_err(|closed| match closed.clone() {
+            Closed::NoBox(what) => WorktreeError::Box { what },
+            Closed::Other(what) => WorktreeError::Unavailable { what },
+        })
     }
 
     /// Calls what is opened, or gives why it cannot be.

@@ -2,16 +2,19 @@
 
 mod agents;
 mod approvals;
+mod budgets;
 mod cancel;
 mod carry;
 mod change;
 mod completions;
 mod config;
 mod conversations;
+mod costs;
 mod db;
 mod doctor;
 mod explain;
 mod flows;
+mod gateway;
 mod graph;
 mod incidents;
 mod init;
@@ -73,6 +76,9 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         }
         Command::Approvals(ApprovalsCommand::Deny(args)) => approvals::answer(&context, args, Answer::Denied).await,
         Command::Incidents(args) => incidents::run(&context, &args).await,
+        Command::Costs(args) => costs::run(&context, &args).await,
+        Command::Gateway(args) => gateway::run(&context, args).await,
+        Command::Budgets(args) => budgets::run(&context, &args).await,
         Command::Worktrees(WorktreesCommand::List(args)) => worktrees::list(&context, &args).await,
         Command::Worktrees(WorktreesCommand::Show(args)) => worktrees::show(&context, &args).await,
         Command::Worktrees(WorktreesCommand::Diff(args)) => worktrees::diff(&context, &args).await,

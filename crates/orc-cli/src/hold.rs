@@ -5,7 +5,9 @@ use std::sync::Arc;
 use orc_adapters::CommandAdapter;
 use orc_domain::ids::InstanceId;
 use orc_domain::time::Millis;
+use orc_gateway::ModelGateway;
 use orc_ports::clock::Clock as _;
+use orc_ports::ledger::Ledger;
 use orc_ports::reader::Reader;
 use orc_ports::store::StoreError;
 use orc_process::ProcessExecutor;
@@ -35,6 +37,8 @@ const LOOK_AGAIN: Millis = Millis::from_millis(25);
 pub(crate) struct Held {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) recovered: Recovered,
+    /// The way to models.
+    pub(crate) gateway: ModelGateway,
     _lock: DataLock,
 }
 
@@ -67,14 +71,22 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     let store = SqliteStore::open(&data.database()).await.map_err(of_store)?;
     let reader = SqliteReader::open(&data.database()).await.map_err(of_store)?;
     let router = Arc::new(Router::new(Arc::clone(&clock)));
-    let boxes = boxes::sandbox(&context.settings(&LimitArgs::default())?);
+    let settings = context.settings(&LimitArgs::default())?;
+    let boxes = boxes::sandbox(&settings);
     let executor = ProcessExecutor::with_boxes(instance, Arc::clone(&clock), router.reports(), boxes);
     let executor = executor.map_err(|error| unavailable("cannot start processes").because(error))?;
+    let store = Arc::new(store);
+    let models = context.gateway_shape(&settings.models, instance)?;
+    let ledger: Arc<dyn Ledger> = Arc::clone(&store) as Arc<dyn Ledger>;
+    let gateway = ModelGateway::new(models, Arc::clone(&ledger), Arc::clone(&clock));
+    let gateway = gateway.map_err(|error| unavailable("cannot begin the model gateway").because(error))?;
     let parts = Parts {
-        store: Arc::new(store),
+        store,
         reader: Arc::new(reader) as Arc<dyn Reader>,
         executor: Arc::new(executor),
         worktrees: context.worktrees(instance),
+        gateway: Arc::new(gateway.clone()),
+        ledger,
         adapter: Arc::new(CommandAdapter),
         notifier: Arc::new(context.notifier()?),
         clock,
@@ -86,7 +98,7 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     let (dispatcher, recovered) = Dispatcher::open(parts).await.map_err(of_dispatcher)?;
     control::listen(&dispatcher, &data.socket(), holder)
         .map_err(|error| unavailable("other commands could not reach this one").because(error))?;
-    Ok(Access::Ours(Box::new(Held { dispatcher, recovered, _lock: lock })))
+    Ok(Access::Ours(Box::new(Held { dispatcher, recovered, gateway, _lock: lock })))
 }
 
 /// Takes the lock, or finds a holder that answers. Whoever has the lock and does not answer has just begun, is about to

@@ -19,6 +19,7 @@ mod host;
 mod incident;
 mod layers;
 mod look;
+mod models;
 mod moment;
 mod notify;
 mod output;

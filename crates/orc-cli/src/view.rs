@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod canvas;
 pub(crate) mod columns;
+pub(crate) mod cost;
 pub(crate) mod flow;
 pub(crate) mod live;
 pub(crate) mod made;

@@ -14,6 +14,7 @@ use orc_ports::executor::{Launch, Limits};
 use orc_ports::log::{LogKind, LogLine};
 
 use crate::ears::Ear;
+use crate::models;
 use crate::places::{self, Settled, Who};
 use crate::shell::{Shell, chain};
 
@@ -35,12 +36,16 @@ pub(crate) async fn launch(
     let told = call.prompt.iter().map(|part| part.text.as_str()).collect();
     let who = Who { flow, run, path: &path, attempt: call.attempt, agent: Some(&call.profile.name), told };
     let settled = places::settle(shell, &who, place, env).await;
-    let settled = settled.map_err(|ending| Input::RunEnded { run, ending, told: Some(nothing_told()) })?;
+    let not_begun = |ending| Input::RunEnded { run, ending, told: Some(nothing_told()) };
+    let mut settled = settled.map_err(not_begun)?;
+    let secrets = shell.shape.boxes.redacted();
+    let secrets = models::open(shell, (flow, run), &call, &mut settled, secrets).await.map_err(not_begun)?;
+    let metered = call.profile.model.is_some().then(|| Arc::clone(&shell.gateway));
     let Settled { directory, confinement, env, conflict } = settled;
     let start = start_of(flow, run, call, (continuation, conflict));
     let Prepared { argv, env: own, stdin, listener } =
         shell.adapter.prepare(&start).map_err(|error| not_prepared(run, &error))?;
-    let ear = Ear::new(flow, run, listener);
+    let ear = Ear::new(flow, run, listener, metered);
     let mut whole = env;
     whole.extend(own);
     let launch = Launch {
@@ -48,7 +53,7 @@ pub(crate) async fn launch(
         argv,
         directory,
         confinement,
-        secrets: shell.shape.boxes.redacted(),
+        secrets,
         env: whole,
         log: shell.data.log(flow, run),
         output: shell.data.output(flow, run),

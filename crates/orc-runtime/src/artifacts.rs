@@ -16,6 +16,7 @@ use orc_domain::time::Timestamp;
 use orc_domain::tree::Tree;
 use orc_ports::worktrees::{Conversation, WorktreeError};
 
+use crate::models;
 use crate::places::{self, Files, Left};
 use crate::shell::{Shell, chain};
 
@@ -27,7 +28,10 @@ const CHUNK: usize = 64 * 1024;
 /// Keeps what a run left, now that its process is gone, and then tells its flow how it ended. Not in the flow's own loop,
 /// which would hear of nothing else meanwhile.
 pub(crate) async fn keep_and_tell(shell: Arc<Shell>, wanted: BTreeMap<String, String>, left: Left, ended: Ended) {
-    let Ended { flow, run, at, mut ending, told } = ended;
+    let Ended { flow, run, at, mut ending, mut told } = ended;
+    if left.has_door() {
+        models::close(&shell, run, &mut told).await;
+    }
     let delivered = matches!(ending, Ending::Delivered { .. });
     let kept = match keep(&shell, flow, run, (wanted, &left, delivered)).await {
         Ok(kept) => delivered.then_some(kept),

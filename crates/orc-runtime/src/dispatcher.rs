@@ -11,6 +11,8 @@ use orc_domain::request::{Answer, AnswerError, RequestState};
 use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, ReapError};
+use orc_ports::gateway::Gateway;
+use orc_ports::ledger::Ledger;
 use orc_ports::notifier::Notifier;
 use orc_ports::reader::Reader;
 use orc_ports::store::{Instance, Store, StoreError};
@@ -44,6 +46,10 @@ pub struct Parts {
     pub executor: Arc<dyn Executor>,
     /// Makes private copies.
     pub worktrees: Arc<dyn Worktrees>,
+    /// The way to models.
+    pub gateway: Arc<dyn Gateway>,
+    /// What calls of models used.
+    pub ledger: Arc<dyn Ledger>,
     /// Knows agent programs.
     pub adapter: Arc<dyn Adapter>,
     /// Tells people.
@@ -145,8 +151,8 @@ impl Dispatcher {
     /// # Errors
     /// When the store fails or a left process does not go.
     pub async fn open(parts: Parts) -> Result<(Self, Recovered), DispatcherError> {
-        let Parts { store, reader, executor, worktrees, adapter, notifier, clock, router, data, shape, instance } =
-            parts;
+        let Parts { store, reader, executor, worktrees, gateway, ledger, .. } = parts;
+        let Parts { adapter, notifier, clock, router, data, shape, instance, .. } = parts;
         let slots = Slots::new(shape.slots);
         let (commits, live, trouble) = (watch::Sender::new(0), watch::Sender::new(0), watch::Sender::new(None));
         let tasks = Tasks::default();
@@ -155,6 +161,8 @@ impl Dispatcher {
             reader,
             executor,
             worktrees,
+            gateway,
+            ledger,
             places: Places::default(),
             adapter,
             notifier,
@@ -358,6 +366,7 @@ impl Dispatcher {
     pub async fn close(self) -> Result<(), DispatcherError> {
         self.shell.tasks.end().await;
         self.shell.executor.close().await;
+        self.shell.gateway.end().await;
         self.shell.store.instance_end(self.shell.instance, self.shell.clock.now()).await?;
         self.shell.store.close().await?;
         Ok(())

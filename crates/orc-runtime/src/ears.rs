@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use orc_domain::agent::{AgentOutcome, AgentResult, AgentStop, Statistics};
+use orc_domain::agent::{AgentOutcome, AgentResult, AgentStop, Statistics, Usage};
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::input::{Ending, Input, Signed, Told};
 use orc_domain::principal::Principal;
@@ -14,7 +14,9 @@ use orc_domain::time::{Millis, Timestamp};
 use orc_domain::value::Value;
 use orc_ports::adapter::{End, Finding, Listener};
 use orc_ports::executor::{Exit, Report, Stream, Tap};
+use orc_ports::gateway::Gateway;
 
+use crate::models;
 use crate::router::What;
 use crate::shell::Shell;
 
@@ -27,6 +29,8 @@ const LEAVE_WITHIN: Millis = Millis::from_secs(10);
 pub(crate) struct Ear {
     run: RunId,
     flow: FlowId,
+    /// Measures what it uses, if anything does.
+    meter: Option<Arc<dyn Gateway>>,
     heard: Mutex<Heard>,
 }
 
@@ -34,14 +38,20 @@ struct Heard {
     /// `None` once the run is over.
     listener: Option<Box<dyn Listener>>,
     stopped: Option<AgentStop>,
-    told: Statistics,
+    told: (Statistics, Usage),
     is_done: bool,
 }
 
 impl Ear {
-    pub(crate) fn new(flow: FlowId, run: RunId, listener: Box<dyn Listener>) -> Arc<Self> {
-        let heard = Heard { listener: Some(listener), stopped: None, told: Statistics::default(), is_done: false };
-        Arc::new(Self { run, flow, heard: Mutex::new(heard) })
+    pub(crate) fn new(
+        flow: FlowId,
+        run: RunId,
+        listener: Box<dyn Listener>,
+        meter: Option<Arc<dyn Gateway>>,
+    ) -> Arc<Self> {
+        let told = (Statistics::default(), Usage::default());
+        let heard = Heard { listener: Some(listener), stopped: None, told, is_done: false };
+        Arc::new(Self { run, flow, meter, heard: Mutex::new(heard) })
     }
 
     /// What the executor calls with each piece of output.
@@ -82,7 +92,7 @@ impl Ear {
                         shell.executor.stop(self.run, shell.shape.grace);
                     }
                 }
-                let news = listener.statistics() != heard.told;
+                let news = self.known(listener.as_ref()) != heard.told;
                 news.then(|| self.progress(&mut heard, false))
             };
             if let Some(input) = input {
@@ -92,10 +102,19 @@ impl Ear {
     }
 
     fn progress(&self, heard: &mut Heard, looping: bool) -> Input {
-        let known = heard.listener.as_ref().map(|listener| (listener.statistics(), listener.usage()));
+        let known = heard.listener.as_ref().map(|listener| self.known(listener.as_ref()));
         let (statistics, usage) = known.unwrap_or_default();
-        heard.told = statistics;
+        heard.told = (statistics, usage);
         Input::RunHeard { run: self.run, statistics, usage, looping }
+    }
+
+    fn known(&self, listener: &dyn Listener) -> (Statistics, Usage) {
+        let told = listener.usage();
+        let usage = match &self.meter {
+            Some(gateway) => models::measured(gateway.metered(self.run).usage, told),
+            None => told,
+        };
+        (listener.statistics(), usage)
     }
 
     fn tell(&self, shell: &Shell, input: Input) {

@@ -214,7 +214,7 @@ impl FlowLoop {
         let Input::RunEnded { run, .. } = &signed.input else { return Some((at, signed)) };
         let Some(left) = self.shell.places.leave(*run) else { return Some((at, signed)) };
         let wanted = resident.flow().runs.get(run).map(|record| record.artifacts.clone()).unwrap_or_default();
-        if wanted.is_empty() && !left.has_copy() {
+        if wanted.is_empty() && !left.has_copy() && !left.has_door() {
             return Some((at, signed));
         }
         let Input::RunEnded { run, ending, told } = signed.input else { return None };

@@ -24,6 +24,7 @@ mod flow_loop;
 mod follow;
 mod groups;
 mod leftovers;
+mod models;
 pub mod notifications;
 mod parked;
 mod places;

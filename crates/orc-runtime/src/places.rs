@@ -44,6 +44,10 @@ pub struct BoxShape {
     pub host_env: BTreeMap<String, String>,
     /// Secrets of the settings, by name; those that cannot be read say why.
     pub secrets: BTreeMap<String, Result<String, String>>,
+    /// Variables that hold keys of providers of models: no box gets one, whatever a rule says.
+    pub key_variables: BTreeSet<String>,
+    /// Their values.
+    pub keys: Vec<String>,
     /// The domain of the addresses of agents.
     pub domain: String,
     /// The line that names somebody as co-author, if they have an address.
@@ -89,7 +93,8 @@ impl BoxShape {
     /// Every value that no log may show.
     #[must_use]
     pub fn redacted(&self) -> Secrets {
-        Secrets::new(self.secrets.values().filter_map(|value| value.as_ref().ok().cloned()))
+        let named = self.secrets.values().filter_map(|value| value.as_ref().ok().cloned());
+        Secrets::new(named.chain(self.keys.iter().cloned()))
     }
 
     /// A path of a rule, `~` resolved.
@@ -133,6 +138,7 @@ pub(crate) struct Left {
     /// Where it worked, where that is a directory of the machine.
     directory: Option<PathBuf>,
     caches: bool,
+    has_door: bool,
     author: Author,
     trailers: Vec<String>,
 }
@@ -246,6 +252,7 @@ async fn left(
         copy,
         directory,
         caches: false,
+        has_door: false,
         author,
         trailers,
     })
@@ -267,6 +274,11 @@ fn environment(
     rules: &BoxRules,
     own: BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, String> {
+    if let Some(name) = rules.env.intersection(&boxes.key_variables).next() {
+        return Err(format!(
+            "box: `env: [{name}]` would bring the key of a provider into the box; an agent with `model:` in its profile has a way to the model gateway instead"
+        ));
+    }
     let host = |name: &str| boxes.host_env.get(name).cloned();
     let plain = PLAIN.iter().copied().chain(rules.env.iter().map(String::as_str));
     let mut env: BTreeMap<String, String> =
@@ -279,6 +291,9 @@ fn environment(
             Some(Err(why)) => return Err(format!("box: the secret `{name}` cannot be read: {why}")),
             None => return Err(format!("box: the settings have no secret `{name}`; add it under `secrets:`")),
         };
+        if boxes.keys.contains(&value) {
+            return Err(format!("box: the secret `{name}` is the key of a provider of models, which no box gets"));
+        }
         env.insert(name.clone(), value);
     }
     env.extend(own);
@@ -384,10 +399,12 @@ pub(crate) fn not_prepared(error: &WorktreeError) -> Ending {
         WorktreeError::Box { .. }
         | WorktreeError::Git { .. }
         | WorktreeError::File { .. }
+        | WorktreeError::Unavailable { .. }
         | WorktreeError::Unknown { .. } => ErrorFamily::SandboxInfrastructure,
-        WorktreeError::NoRepository { .. } | WorktreeError::NoCommit { .. } | WorktreeError::NoCopy { .. } => {
-            ErrorFamily::Unknown
-        }
+        WorktreeError::NoRepository { .. }
+        | WorktreeError::Empty { .. }
+        | WorktreeError::NoCommit { .. }
+        | WorktreeError::NoCopy { .. } => ErrorFamily::Unknown,
     };
     Ending::Failed(Failure { family, cause: Cause::Worktree, detail: chain(error) })
 }
@@ -440,6 +457,11 @@ impl Left {
         self.copy.is_some()
     }
 
+    /// Whether there is a way to models to be closed.
+    pub(crate) const fn has_door(&self) -> bool {
+        self.has_door
+    }
+
     /// Where a file that is to be kept lies: in a copy, or below a directory of the machine.
     pub(crate) fn files(&self) -> Files<'_> {
         match (&self.copy, &self.directory) {
@@ -462,6 +484,14 @@ pub(crate) struct Places(std::sync::Mutex<BTreeMap<RunId, Left>>);
 impl Places {
     fn enter(&self, run: RunId, left: Left) {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(run, left);
+    }
+
+    /// The run has a way to models.
+    pub(crate) fn note_door(&self, run: RunId) {
+        let mut places = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(left) = places.get_mut(&run) {
+            left.has_door = true;
+        }
     }
 
     /// The place of a run that is over; once.

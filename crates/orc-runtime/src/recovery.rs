@@ -20,6 +20,7 @@ use orc_ports::store::{Commit, Committed, Instance, StoreError};
 use crate::children;
 use crate::dispatcher::DispatcherError;
 use crate::flow_loop::{Claims, load_with_claims};
+use crate::models;
 use crate::shell::Shell;
 
 /// Flows that are looked at in one read.
@@ -44,6 +45,9 @@ pub(crate) async fn recover(shell: &Shell) -> Result<Recovered, DispatcherError>
     let dead: Vec<Instance> = open.into_iter().filter(|instance| instance.id != shell.instance).collect();
     let ids: Vec<InstanceId> = dead.iter().map(|instance| instance.id).collect();
     let reaped = if ids.is_empty() { Vec::new() } else { shell.executor.reap(ids.clone()).await? };
+    for instance in &ids {
+        models::lose(shell, *instance, shell.clock.now()).await;
+    }
     let found: BTreeSet<RunId> = reaped.iter().map(|reaped| reaped.run).collect();
     let mut recovered = Recovered { dead, reaped, ..Recovered::default() };
     let mut after = None;
@@ -114,7 +118,14 @@ async fn tell_losses(shell: &Shell, id: FlowId, found: &BTreeSet<RunId>) -> Resu
         if lost.is_empty() {
             return Ok(lost);
         }
-        let inputs: Vec<Signed> = lost.iter().map(|run| loss(*run, &claims, shell, found)).collect();
+        let mut inputs: Vec<Signed> = Vec::new();
+        for run in &lost {
+            if resident.flow().runs.get(run).is_some_and(|record| record.agent.is_some()) {
+                let used = models::of_lost(shell, *run).await;
+                inputs.extend(used.map(|input| Signed { by: Principal::System, input }));
+            }
+            inputs.push(loss(*run, &claims, shell, found));
+        }
         let expected = resident.flow().head.version;
         let full = std::collections::BTreeMap::new();
         let context = Context { now: shell.clock.now(), slots: 0, grace: shell.shape.grace, full };

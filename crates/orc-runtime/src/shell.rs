@@ -10,6 +10,8 @@ use orc_domain::time::{Millis, Timestamp};
 use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::Executor;
+use orc_ports::gateway::Gateway;
+use orc_ports::ledger::Ledger;
 use orc_ports::notifier::Notifier;
 use orc_ports::reader::Reader;
 use orc_ports::store::{Store, StoreError};
@@ -108,6 +110,8 @@ pub(crate) struct Shell {
     pub(crate) parked: Parked,
     pub(crate) worktrees: Arc<dyn Worktrees>,
     pub(crate) places: Places,
+    pub(crate) gateway: Arc<dyn Gateway>,
+    pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) adapter: Arc<dyn Adapter>,
     pub(crate) notifier: Arc<dyn Notifier>,
     pub(crate) tasks: Tasks,

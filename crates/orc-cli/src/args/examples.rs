@@ -80,6 +80,13 @@ Examples:
 
 `--from` names a step as the pipeline does; of a fan-out or a `repeat` all of it runs again.";
 
+pub(super) const GATEWAY: &str = "\
+It prints the variables by which programs find it; the key in them is worth nothing elsewhere.
+
+Examples:
+  orchestrator gateway --port 8787 --usd 5
+  orchestrator costs --by model";
+
 pub(super) const RESUME: &str = "\
 Examples:
   orchestrator resume --all                          what a crash left; what is paused stays so
@@ -111,6 +118,34 @@ Examples:
 Steps whose process is lost each time or that were lost and must not run twice, agents that fell silent or went in circles,
 budgets that were used up, requests that nobody answered in time, flows that could not be carried out, a holder that cannot
 go on, notices that did not arrive. One is open until its flow was retried.";
+
+pub(super) const COSTS: &str = "\
+Examples:
+  orchestrator costs
+  orchestrator costs --by model --since 7d
+  orchestrator costs --by day,agent --pipeline release
+  orchestrator costs --by ticket --since 2026-03-01 --until 2026-04-01
+  orchestrator costs --by agent --by model --output csv > costs.csv
+
+Every call through the model gateway counts, when it began, also of flows that were removed since. `estimated` is what
+providers did not tell themselves: streams that broke, calls that were lost with the orchestrator. A call without a price
+counts with its tokens and no money.
+
+Columns of `csv`: what was asked for with `--by`, then calls, input, cache_read, cache_write, cache_write_long, output,
+reasoning, server_tools, lost_tokens, cost_usd, estimated_usd, unpriced_calls, in_flight_calls, reserved_usd. JSON has the
+same with money in millionths of a dollar (`orc/costs/1`).";
+
+pub(super) const BUDGETS: &str = "\
+Examples:
+  orchestrator budgets
+  orchestrator budgets --output json
+
+For each flow with a `budget:` of money, tokens or calls: its limit, what was spent below it (by its children too), what is
+reserved for calls in flight, and how much of the money is estimated. There are no budgets of periods yet, and so no
+forecasts.
+
+Columns of `csv`: flow, pipeline, wall, limit, spent, reserved, left, estimated_percent, unpriced_calls; money in dollars.
+JSON has millionths of a dollar (`orc/budgets/1`).";
 
 pub(super) const RETENTION: &str = "\
 What is kept is said in `orchestrator.yaml`, for flows of that workspace, or in the file of the machine's owner, for all:

@@ -100,7 +100,8 @@ pub(crate) async fn retention(context: &Context, args: &RetentionArgs) -> Comman
         return Ok(Exit::Success);
     }
     let store = SqliteStore::open(&context.data.database()).await.map_err(of_store)?;
-    let failures = found.remove(&store, (&context.data, context.copies().as_ref()), || false).await.map_err(of_store)?;
+    let failures =
+        found.remove(&store, (&context.data, context.copies().as_ref()), || false).await.map_err(of_store)?;
     store.close().await.map_err(of_store)?;
     print_removable(&found, &failures, args)?;
     if failures.is_empty() {

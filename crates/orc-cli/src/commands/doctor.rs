@@ -79,6 +79,7 @@ pub(crate) async fn run(context: &Context, args: DoctorArgs) -> CommandResult {
         findings = fix::mend(context, trial.as_ref().ok()).await;
     }
     findings.extend([data_directory(context), free_space(context), holder(context).await, database(context).await]);
+    findings.extend(ledger(context).await);
     let (settings, choice) = settings(context);
     findings.extend(settings);
     findings.push(trial::kernel());
@@ -233,6 +234,26 @@ async fn database(context: &Context) -> Finding {
             Finding::fail(NAME, what, "use the newer program, or name another data directory with --data")
         }
     }
+}
+
+/// Whether the sums by which budgets are judged are what the entries of the ledger add up to. Nothing about a database that
+/// this program cannot read: that is told as such.
+async fn ledger(context: &Context) -> Option<Finding> {
+    const NAME: &str = "ledger";
+    let path = context.data.database();
+    if !path.exists() || !store::facts(&path).await.is_ok_and(|facts| facts.schema == facts.known) {
+        return None;
+    }
+    let findings = store::check_sums(&path).await.ok()?;
+    Some(match findings.listed.first() {
+        None => Finding::ok(NAME, "its sums are what its entries add up to"),
+        Some(first) => {
+            let more = findings.listed.len() as u64 - 1 + findings.further;
+            let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+            let hint = "`orchestrator db check` lists all; a backup may be the way back";
+            Finding::fail(NAME, format!("{first}{more}"), hint)
+        }
+    })
 }
 
 /// The settings, and how they want copies to be made. With mistakes in them: as without any.

@@ -1,8 +1,14 @@
 //! `explain`: why something is not running, or why it ended as it did.
 
 use orc_domain::flow::{Flow, Step, StepOutcome, StepState};
+use orc_domain::ids::FlowId;
+use orc_domain::ledger::Sum;
+use orc_domain::meter::Owner;
 use orc_domain::path::StepPath;
 use orc_domain::time::Timestamp;
+use orc_ports::ledger::CostReader as _;
+use orc_ports::reader::AnyId;
+use orc_store_sqlite::SqliteReader;
 use serde_json::json;
 
 use crate::args::ExplainArgs;
@@ -11,8 +17,10 @@ use crate::evidence::Carrier;
 use crate::exit::Exit;
 use crate::explanation::{Explanation, explain_flow, explain_step};
 use crate::failure::{CommandResult, Failure, not_found};
+use crate::hold::of_store;
 use crate::look::Look;
 use crate::output::{self, Form};
+use crate::view::cost;
 
 /// Steps that are explained when a whole flow is asked about.
 const MOST_STEPS: usize = 20;
@@ -23,6 +31,7 @@ pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> CommandResult 
     let carrier = Carrier::see(context).await;
     let look = Look::with_past(context, &reader, flow).await?;
     let facts = look.facts(&carrier);
+    let spent = spent(context, &reader, flow, &args.id).await?;
     let path = match &args.step {
         Some(step) => Some(parse_step(&look.flow, step)?),
         None => of_run,
@@ -43,13 +52,26 @@ pub(crate) async fn run(context: &Context, args: &ExplainArgs) -> CommandResult 
     };
     if args.output.output == Form::Table {
         output::text(&text(&explanations, hidden, look.now))?;
+        if let Some(cost) = cost::words(&spent) {
+            output::text_line(&format!("through the gateway: {cost}"))?;
+        }
     } else {
         let document = json!({
             "schema": "orc/explanation/1", "flow": flow, "explanations": explanations, "not_shown": hidden,
+            "ledger": cost::document(&spent),
         });
         output::document(args.output.output, &document, Some("explanations"))?;
     }
     Ok(Exit::Success)
+}
+
+/// What calls of models used below what an id means: the run, else the flow with its children.
+async fn spent(context: &Context, reader: &SqliteReader, flow: FlowId, id: &str) -> CommandResult<Sum> {
+    let owner = match context.any_of(reader, id).await? {
+        AnyId::Run(run) => Owner::Run(run),
+        AnyId::Flow(_) | AnyId::Request(_) => Owner::Flow(flow),
+    };
+    reader.spent(owner).await.map_err(of_store)
 }
 
 /// A path that a person wrote, which must be one of the flow's.

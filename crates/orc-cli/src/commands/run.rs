@@ -90,6 +90,10 @@ fn not_pinned(error: WorktreeError) -> Failure {
             "steps work in private copies of a git repository: `git init` and commit, or write `worktree: none` (an empty \
              directory) or `worktree: in_place` (your own files, without a box)"
         }
+        WorktreeError::Empty { .. } => {
+            "commit what is there (`git add . && git commit`), or write `worktree: none` (an empty directory) or `worktree: \
+             in_place` (your own files, without a box)"
+        }
         WorktreeError::NoCommit { .. } => {
             "commit something first, or name another `base:` under `worktree: { repositories }`"
         }
@@ -100,6 +104,7 @@ fn not_pinned(error: WorktreeError) -> Failure {
         | WorktreeError::Unknown { .. }
         | WorktreeError::Conflict(_)
         | WorktreeError::Git { .. }
+        | WorktreeError::Unavailable { .. }
         | WorktreeError::File { .. } => "`orchestrator doctor` says what this machine can do",
     };
     unavailable("private copies cannot be made").because(error).hint(hint)

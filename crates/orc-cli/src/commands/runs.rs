@@ -1,5 +1,7 @@
 //! `runs list` and `runs show`.
 
+use orc_domain::meter::Owner;
+use orc_ports::ledger::CostReader as _;
 use orc_ports::reader::{AnyId, Reader as _, RunRecord};
 use orc_store_sqlite::SqliteReader;
 use serde_json::{Value, json};
@@ -14,7 +16,7 @@ use crate::output::{self, Form, say};
 use crate::view::agent::{liveness_of, usage_words};
 use crate::view::columns::Columns;
 use crate::view::flow::ago;
-use crate::view::run::{document, text, took, word};
+use crate::view::run::{document, document_with, text, took, word};
 
 pub(crate) async fn list(context: &Context, args: &RunsListArgs) -> CommandResult {
     let reader = context.reader().await?;
@@ -72,16 +74,22 @@ pub(crate) async fn list(context: &Context, args: &RunsListArgs) -> CommandResul
 pub(crate) async fn show(context: &Context, args: &IdArgs) -> CommandResult {
     let reader = context.reader().await?;
     let record = run_of(context, &reader, &args.id).await?;
-    print(&record, context, args.output.output)?;
+    print(&reader, &record, context, args.output.output).await?;
     Ok(Exit::Success)
 }
 
 /// Prints a run in any form.
-pub(crate) fn print(record: &RunRecord, context: &Context, form: Form) -> CommandResult<()> {
+pub(crate) async fn print(
+    reader: &SqliteReader,
+    record: &RunRecord,
+    context: &Context,
+    form: Form,
+) -> CommandResult<()> {
+    let spent = reader.spent(Owner::Run(record.run.id)).await.map_err(of_store)?;
     if form == Form::Table {
-        return output::text(&text(record, context));
+        return output::text(&text(record, context, &spent));
     }
-    output::document(form, &document(record, context), None)
+    output::document(form, &document_with(record, context, &spent), None)
 }
 
 /// The run that an id means; a flow's id is refused.

@@ -60,7 +60,7 @@ pub(crate) async fn run(context: &Context, args: &StatusArgs) -> CommandResult {
         AnyId::Run(run) => {
             let record = reader.run(run).await.map_err(of_store)?;
             let record = record.ok_or_else(|| not_found(format!("there is no run {run}")))?;
-            runs::print(&record, context, form)?;
+            runs::print(&reader, &record, context, form).await?;
         }
     }
     Ok(Exit::Success)

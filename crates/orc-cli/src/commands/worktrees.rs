@@ -24,7 +24,7 @@ use crate::hold::of_store;
 use crate::output::{self, Form, say};
 use crate::view::columns::{Columns, clean};
 use crate::view::flow::ago;
-use crate::view::made::{Made, quoted, take_over};
+use crate::view::made::{Made, maker_of, own_tip, quoted, take_over};
 
 /// Bytes of a patch that are printed.
 const PATCH_BYTES: u64 = 64 << 20;
@@ -115,7 +115,14 @@ impl Target {
     fn results(&self) -> Vec<(&Step, &Tip)> {
         let steps = self.flow.iter().flat_map(|flow| &flow.steps);
         let wanted = steps.filter(|step| self.step.as_ref().is_none_or(|path| step.path == *path));
-        wanted.filter_map(|step| Some((step, own_tip(step)?))).collect()
+        // A step that only merged may hand on what another made.
+        let is_own = |step: &Step, tip: &Tip| {
+            tip.tree.0.iter().any(|(repository, commit)| {
+                let maker = self.flow.as_ref().and_then(|flow| maker_of(flow, repository, commit));
+                maker.is_none_or(|maker| maker.no == step.no)
+            })
+        };
+        wanted.filter_map(|step| Some((step, own_tip(step).filter(|tip| is_own(step, tip))?))).collect()
     }
 
     /// The one conversation that is meant, or why it is not one.
@@ -155,11 +162,6 @@ impl Target {
     fn repositories(&self) -> &[Repository] {
         self.flow.as_ref().map(|flow| flow.spec.repositories.as_slice()).unwrap_or_default()
     }
-}
-
-/// The commits that a step made itself; those that it only hands on are its parents'.
-fn own_tip(step: &Step) -> Option<&Tip> {
-    step.tips.iter().find(|tip| tip.by == step.path.as_str())
 }
 
 pub(crate) async fn show(context: &Context, args: &WorktreeShowArgs) -> CommandResult {

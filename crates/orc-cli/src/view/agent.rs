@@ -76,13 +76,13 @@ pub(crate) fn usage_document(usage: &Usage) -> Value {
 }
 
 /// `1 call`, `2 calls`; nothing for none.
-fn counted(number: u64, what: &str) -> Option<String> {
+pub(crate) fn counted(number: u64, what: &str) -> Option<String> {
     let plural = if number == 1 { "" } else { "s" };
     (number > 0).then(|| format!("{} {what}{plural}", short_number(number)))
 }
 
 /// `950`, `12.3k`, `4.5M`.
-fn short_number(number: u64) -> String {
+pub(crate) fn short_number(number: u64) -> String {
     match number {
         0..1_000 => number.to_string(),
         1_000..1_000_000 => format!("{}.{}k", number / 1_000, number % 1_000 / 100),

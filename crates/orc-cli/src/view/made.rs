@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use orc_domain::flow::Flow;
+use orc_domain::flow::{Flow, Step};
 use orc_domain::tree::{CommitId, Repository, Tip};
 use orc_ports::worktrees::{SavedRef, Worktrees};
 use serde_json::{Value, json};
@@ -46,7 +46,14 @@ impl Made {
             let thread = std::thread::Builder::new().name("results".to_owned()).spawn_scoped(scope, look);
             thread.ok().and_then(|thread| thread.join().ok())
         });
-        found.unwrap_or_else(|| Self::of_tips(repositories, tips, None))
+        let mut made = found.unwrap_or_else(|| Self::of_tips(repositories, tips, None));
+        for one in &mut made.results {
+            // A step that only merged hands on the commit of whoever made it, when that has all of the others.
+            if let Some(maker) = maker_of(flow, &one.repository.path, &one.commit) {
+                maker.path.as_str().clone_into(&mut one.by);
+            }
+        }
+        made
     }
 
     /// The commits of tips that differ from where the flow began, each once.
@@ -122,6 +129,17 @@ impl Made {
         }
         text
     }
+}
+
+/// The commits that a step made itself; those that it only hands on are its parents'.
+pub(crate) fn own_tip(step: &Step) -> Option<&Tip> {
+    step.tips.iter().find(|tip| tip.by == step.path.as_str())
+}
+
+/// Whoever made a commit: of the steps that call it their own the one that was done first.
+pub(crate) fn maker_of<'a>(flow: &'a Flow, repository: &str, commit: &CommitId) -> Option<&'a Step> {
+    let has = |step: &&Step| own_tip(step).is_some_and(|tip| tip.tree.0.get(repository) == Some(commit));
+    flow.steps.iter().filter(has).min_by_key(|step| (step.since, step.no))
 }
 
 impl MadeCommit {

@@ -58,6 +58,8 @@ pub(crate) struct StepProgress {
     pub(crate) ended_at: Option<Timestamp>,
     /// Elements, for a fan-out.
     pub(crate) elements: Option<u32>,
+    /// How many of them are over.
+    elements_over: u32,
     /// Its run is the agent of `on_conflict`.
     pub(crate) resolves: bool,
     /// How often its box refused something, as far as that can be seen.
@@ -165,6 +167,9 @@ impl Progress {
             Fact::StepFinished { path, outcome } => {
                 let step = self.step(path);
                 (step.state, step.ended_at) = (Shown::Finished(outcome.clone()), Some(at));
+                if let Some(above) = path.above().filter(|_| step.is_element()) {
+                    self.step(&above).elements_over += 1;
+                }
             }
         }
     }
@@ -240,6 +245,7 @@ impl Progress {
                 began_at: None,
                 ended_at: None,
                 elements: None,
+                elements_over: 0,
                 resolves: false,
                 refusals: 0,
                 refused: None,
@@ -269,6 +275,10 @@ impl StepProgress {
     /// The state in words: `runs`, `succeeded (attempt 2)`, `failed: exit code 1`.
     fn words(&self, now: Timestamp) -> String {
         let words = match (&self.state, self.elements) {
+            // The merge is a run that no event tells of before it is over.
+            (Shown::Waiting, Some(total)) if self.elements_over >= total && total > 0 => {
+                format!("brings together what its {total} elements made")
+            }
             (Shown::Waiting, Some(total)) => format!("waits for its {total} elements"),
             (Shown::Waiting, None) => "waits".to_owned(),
             (Shown::Waits { on }, _) => format!("waits for {on}"),

@@ -1,6 +1,7 @@
 //! A run, for people and as a document.
 
 use orc_domain::ids::RunId;
+use orc_domain::ledger::Sum;
 use orc_domain::liveness::Liveness;
 use orc_domain::run::{AgentRun, AgentStop, Message, RunOutcome, RunState, WakeReason};
 use orc_domain::time::Timestamp;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::agent::{liveness_of, usage_document, usage_words};
 use super::columns::{Columns, clean_line};
+use super::cost;
 use super::flow::ago;
 use super::progress::stop_words;
 use crate::context::Context;
@@ -81,6 +83,15 @@ fn previous(record: &RunRecord) -> Option<RunId> {
 fn process_seen(record: &RunRecord) -> Option<Seen> {
     let process = record.process.as_ref()?;
     Some(if record.run.state.is_final() { Seen::Gone } else { Seen::of(process) })
+}
+
+/// `orc/run/1` with what its calls of models used, if it made some.
+pub(crate) fn document_with(record: &RunRecord, context: &Context, spent: &Sum) -> Value {
+    let mut document = document(record, context);
+    if spent.calls > 0 || spent.in_flight > 0 {
+        document["ledger"] = cost::document(spent);
+    }
+    document
 }
 
 /// `orc/run/1`.
@@ -190,8 +201,8 @@ fn agent_rows(about: &mut Columns, record: &RunRecord, agent: &AgentRun, context
     about.row(["talk", &format!("orchestrator conversations show {} --step '{}'", run.flow, run.path)]);
 }
 
-/// One run for people.
-pub(crate) fn text(record: &RunRecord, context: &Context) -> String {
+/// One run for people, with what its calls of models used, if it made some.
+pub(crate) fn text(record: &RunRecord, context: &Context, spent: &Sum) -> String {
     let (run, now) = (&record.run, context.now());
     let mut text = format!("{}  {}  {}\n", run.id, run.path, word(&run.state));
     let mut about = Columns::new();
@@ -215,6 +226,9 @@ pub(crate) fn text(record: &RunRecord, context: &Context) -> String {
     }
     if let Some(agent) = &run.agent {
         agent_rows(&mut about, record, agent, context);
+    }
+    if let Some(cost) = cost::words(spent) {
+        about.row(["gateway", &cost]);
     }
     match record.started_at {
         Some(at) => about.row(["started", &ago(at, now)]),

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orc_ports::executor::{BoxLimits, Confinement, Exit};
-use orc_process::sandbox::{BoxedCommand, Sandbox, Stdin, Stdout};
+use orc_process::sandbox::{BoxedCommand, LimitKind, Sandbox, Stdin, Stdout};
 use orc_spec::settings::Settings;
-use rustix::fs::Access;
 
 use super::Finding;
 use crate::boxes;
@@ -53,7 +52,7 @@ pub(super) fn look(settings: &Settings, bubblewrap: Option<&str>) -> Seen {
             return Seen { sandbox: None, findings };
         }
     }
-    findings.extend([landlock(Path::new("/sys/kernel/security/lsm")), limits(Path::new("/sys/fs/cgroup"))]);
+    findings.extend([landlock(sandbox.landlock_version()), limits(sandbox.limits())]);
     Seen { sandbox: Some(sandbox), findings }
 }
 
@@ -105,7 +104,10 @@ fn judge(seen: &BTreeMap<String, String>, sandbox: &Sandbox, bubblewrap: Option<
         "" | "none" => {
             Finding::fail("git in boxes", "is not there", "install git for the whole machine: `apt install git`")
         }
-        version => Finding::ok("git in boxes", version.to_owned()),
+        version => match orc_worktree::too_old(version) {
+            Some(why) => Finding::fail("git in boxes", why, "install a newer git for the whole machine"),
+            None => Finding::ok("git in boxes", version.to_owned()),
+        },
     });
     findings.push(match fact("lfs") {
         "" => Finding::warn(
@@ -163,33 +165,28 @@ fn seccomp<'a>(fact: &impl Fn(&str) -> &'a str) -> Finding {
     }
 }
 
-/// The second wall around files.
-fn landlock(modules: &Path) -> Finding {
+/// The second wall around files, by the version that the kernel gives.
+fn landlock(version: i32) -> Finding {
     const NAME: &str = "landlock";
-    match std::fs::read_to_string(modules) {
-        Ok(names) if names.trim().split(',').any(|name| name == "landlock") => Finding::ok(NAME, "the kernel has it"),
-        Ok(names) => {
-            let what = format!("the kernel does not use it ({})", names.trim());
-            Finding::warn(NAME, what, "add `landlock` to `lsm=` of the kernel's command line (Linux 5.13 or later)")
-        }
-        Err(_) => Finding::ok(NAME, format!("not known: {} cannot be read", modules.display())),
+    if version > 0 {
+        return Finding::ok(NAME, format!("version {version}"));
     }
+    let hint = "Linux 5.13 or later is needed, with `landlock` in `lsm=` of the kernel's command line";
+    Finding::warn(NAME, "the kernel does not have it, or does not use it: what is not mounted is the only wall", hint)
 }
 
 /// How processes and memory of boxes are bounded.
-fn limits(root: &Path) -> Finding {
+fn limits(kind: LimitKind) -> Finding {
     const NAME: &str = "limits";
-    let writable = |path: &Path| rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok();
-    let controllers = std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-    let has = |name: &str| controllers.split_whitespace().any(|controller| controller == name);
-    if has("pids") && has("memory") && writable(root) {
-        return Finding::ok(NAME, "control groups, version 2");
+    match kind {
+        LimitKind::GroupsV2 => Finding::ok(NAME, "control groups, version 2"),
+        LimitKind::GroupsV1 => Finding::ok(NAME, "control groups, version 1 (pids, memory)"),
+        LimitKind::EachProcess => {
+            let hint =
+                "start as root, or where a control group is delegated (`systemd-run --user --scope -p Delegate=yes`)";
+            Finding::warn(NAME, "limits of single processes only: no control group is ours to write", hint)
+        }
     }
-    if ["pids", "memory"].iter().all(|name| writable(&root.join(name))) {
-        return Finding::ok(NAME, "control groups, version 1 (pids, memory)");
-    }
-    let hint = "start as root, or where a control group is delegated (`systemd-run --user --scope -p Delegate=yes`)";
-    Finding::warn(NAME, "limits of single processes only: no control group is ours to write", hint)
 }
 
 #[cfg(test)]
@@ -232,25 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_those_that_can_be_written() {
-        let root = tempfile::tempdir().unwrap();
-        assert_eq!(limits(root.path()).level, Level::Warn);
-        for name in ["pids", "memory"] {
-            std::fs::create_dir(root.path().join(name)).unwrap();
-        }
-        assert!(limits(root.path()).what.contains("version 1"));
-        std::fs::write(root.path().join("cgroup.controllers"), "cpu memory pids\n").unwrap();
-        assert!(limits(root.path()).what.contains("version 2"));
-    }
-
-    #[test]
-    fn whether_the_kernel_has_landlock_is_read_and_not_guessed() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("lsm");
-        assert!(landlock(&file).what.contains("not known"));
-        std::fs::write(&file, "capability,landlock,yama").unwrap();
-        assert_eq!(landlock(&file).level, Level::Ok);
-        std::fs::write(&file, "capability,landlocked").unwrap();
-        assert_eq!(landlock(&file).level, Level::Warn);
+    fn what_is_not_there_is_said_with_what_helps() {
+        assert_eq!((landlock(6).level, landlock(6).what.as_str()), (Level::Ok, "version 6"));
+        assert!(landlock(0).hint.unwrap().contains("5.13"));
+        assert!(limits(LimitKind::GroupsV2).what.contains("version 2"));
+        assert!(limits(LimitKind::GroupsV1).what.contains("version 1"));
+        assert_eq!(limits(LimitKind::EachProcess).level, Level::Warn);
     }
 }

@@ -10,6 +10,7 @@ use orc_domain::time::Millis;
 use orc_ports::executor::{Executor as _, Exit, Launch, Limits, Report, Secrets};
 use orc_process::ProcessExecutor;
 use orc_runtime::clock::SystemClock;
+use orc_worktree::too_old;
 use tokio::sync::mpsc;
 
 use super::Finding;
@@ -17,9 +18,6 @@ use crate::host;
 
 /// A program that does not answer in this time does not work.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The first git whose `merge-tree` writes trees and takes attributes from a commit (its release notes: 2.38, 2.41).
-const GIT: (u32, u32) = (2, 41);
 
 /// Starts programs in a private directory.
 pub(super) struct Trial {
@@ -65,11 +63,10 @@ impl Trial {
     pub(super) async fn git(&self) -> Finding {
         const NAME: &str = "git";
         match self.last_line("git --version").await {
-            Ok(line) if is_older(&line, GIT) => {
-                let what = format!("{line}, and private copies need {}.{} or later", GIT.0, GIT.1);
-                Finding::fail(NAME, what, "install a newer git")
-            }
-            Ok(line) => Finding::ok(NAME, line),
+            Ok(line) => match too_old(&line) {
+                Some(why) => Finding::fail(NAME, why, "install a newer git"),
+                None => Finding::ok(NAME, line),
+            },
             Err(why) => Finding::warn(NAME, why, "install git; steps that use it or a private copy fail without"),
         }
     }
@@ -122,16 +119,6 @@ impl Trial {
     }
 }
 
-/// Whether `git version 2.39.5` is older. One that cannot be read is not called old.
-fn is_older(said: &str, than: (u32, u32)) -> bool {
-    let version = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
-    let mut numbers = version.unwrap_or_default().split('.').map(str::parse::<u32>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < than,
-        _ => false,
-    }
-}
-
 /// What steps and their proof of death need of the kernel.
 pub(super) fn kernel() -> Finding {
     const NAME: &str = "kernel";
@@ -143,24 +130,5 @@ pub(super) fn kernel() -> Finding {
     match descriptor {
         Ok(_) => Finding::ok(NAME, format!("Linux {release}, with process descriptors")),
         Err(error) => Finding::fail(NAME, format!("Linux {release} gives no process descriptors: {error}"), hint),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_old_git_is_known_by_its_number() {
-        for (said, older) in [
-            ("git version 2.40.9", true),
-            ("git version 1.99", true),
-            ("git version 2.41.0", false),
-            ("git version 2.47.3 (Apple Git-1)", false),
-            ("git version 3.0", false),
-            ("git", false),
-        ] {
-            assert_eq!(is_older(said, GIT), older, "{said}");
-        }
     }
 }

@@ -6,7 +6,9 @@
 use std::io::{IsTerminal as _, Stdout};
 
 use orc_domain::ids::{FlowId, RunId};
+use orc_domain::meter::Owner;
 use orc_ports::clock::Clock as _;
+use orc_ports::ledger::CostReader as _;
 use orc_ports::reader::{AnyId, Reader as _};
 use orc_runtime::clock::SystemClock;
 use orc_store_sqlite::SqliteReader;
@@ -101,8 +103,9 @@ impl Answer {
     async fn of_run(context: &Context, reader: &SqliteReader, run: RunId) -> CommandResult<Self> {
         let record = reader.run(run).await.map_err(of_store)?;
         let record = record.ok_or_else(|| not_found(format!("there is no run {run}")))?;
-        let document = view::run::document(&record, context);
-        let text = view::run::text(&record, context);
+        let spent = reader.spent(Owner::Run(run)).await.map_err(of_store)?;
+        let document = view::run::document_with(&record, context, &spent);
+        let text = view::run::text(&record, context, &spent);
         Ok(Self { sections: vec![(news(&document), text)], document, is_over: record.run.state.is_final() })
     }
 }

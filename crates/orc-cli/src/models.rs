@@ -1,0 +1,120 @@
+//! From the settings to the gateway: who answers calls of models, with which key, at which prices.
+//!
+//! Keys are read once, when somebody begins to carry flows on or starts a gateway; they go nowhere but to their provider,
+//! and what is said about one is where it was found.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use orc_domain::ids::InstanceId;
+use orc_domain::price::PriceTable;
+use orc_gateway::provider::Provider;
+use orc_gateway::{Credential, HttpShape, Key, ProviderKind, ProviderShape, RateLimits, Scripted, Shape, Times};
+use orc_spec::SourceFile;
+use orc_spec::diagnostic::Diagnostic;
+use orc_spec::settings::{self, Models, SecretSource, Unpriced};
+
+use crate::boxes::read_secret;
+use crate::context::Context;
+use crate::failure::{CommandResult, invalid};
+use crate::host;
+use crate::output::say;
+
+impl Context {
+    /// What a gateway of this workspace is made of.
+    pub(crate) fn gateway_shape(&self, models: &Models, instance: InstanceId) -> CommandResult<Shape> {
+        let providers: CommandResult<Vec<ProviderShape>> =
+            models.providers.value.iter().map(|provider| self.provider(provider)).collect();
+        Ok(Shape {
+            providers: providers?,
+            prices: self.prices(models)?,
+            unpriced: match models.unpriced.value {
+                Unpriced::TokensOnly => orc_gateway::Unpriced::TokensOnly,
+                Unpriced::Refuse => orc_gateway::Unpriced::Refuse,
+            },
+            times: Times::default(),
+            sockets: sockets(instance),
+            instance,
+        })
+    }
+
+    fn provider(&self, provider: &settings::Provider) -> CommandResult<ProviderShape> {
+        let kind = match &provider.kind {
+            settings::ProviderKind::Http { base_url, key } => {
+                ProviderKind::Http(HttpShape { base_url: base_url.clone(), credential: credential(key.as_ref()) })
+            }
+            settings::ProviderKind::Script { file } => ProviderKind::Made(self.scripted(file)?),
+            settings::ProviderKind::Cassette { .. } => {
+                return Err(invalid("cassettes"));
+            }
+        };
+        Ok(ProviderShape {
+            name: provider.name.clone(),
+            protocols: provider.protocols.clone(),
+            models: provider.models.clone(),
+            limits: RateLimits {
+                concurrency: provider.concurrency,
+                requests: provider.requests,
+                tokens: provider.tokens,
+            },
+            kind,
+        })
+    }
+
+    fn scripted(&self, file: &str) -> CommandResult<Arc<dyn Provider>> {
+        let source = self.source(&self.root.join(file))?;
+        let compiled = orc_spec::compile_script(&source);
+        tell(&source, &compiled.diagnostics);
+        match compiled.script {
+            Some(script) => Ok(Arc::new(Scripted::new(Arc::new(script)))),
+            None => Err(invalid(format!("the scripted model `{file}` cannot be used: see the errors above"))),
+        }
+    }
+
+    /// Prices that are known, and those of the workspace over them.
+    pub(crate) fn prices(&self, models: &Models) -> CommandResult<PriceTable> {
+        match &models.prices.value {
+            None => Ok(PriceTable::default()),
+            Some(_) => Err(invalid("`prices` is not available yet")),
+        }
+    }
+}
+
+fn tell(source: &SourceFile, diagnostics: &[Diagnostic]) {
+    let colour = host::colour(std::io::stderr().is_terminal());
+    for diagnostic in diagnostics {
+        say(&diagnostic.render(source, colour));
+    }
+}
+
+/// Values of the keys of providers that can be read: no log may show one.
+pub(crate) fn keys(models: &Models) -> Vec<String> {
+    let sources = models.providers.value.iter().filter_map(|provider| match &provider.kind {
+        settings::ProviderKind::Http { key, .. } => key.as_ref(),
+        settings::ProviderKind::Script { .. } | settings::ProviderKind::Cassette { .. } => None,
+    });
+    sources.filter_map(|source| read_secret(&host::home(), source).ok()).collect()
+}
+
+fn credential(key: Option<&SecretSource>) -> Credential {
+    let Some(source) = key else { return Credential::Needless };
+    match read_secret(&host::home(), source) {
+        Ok(value) => Credential::Key(Key::new(value)),
+        Err(why) => Credential::Missing { hint: format!("{why}; {}", place(source)) },
+    }
+}
+
+fn place(source: &SecretSource) -> String {
+    match source {
+        SecretSource::Variable(name) => format!("set {name}, or name another place with `key:` of the provider"),
+        SecretSource::File(path) => format!("put it into `{path}`, or name another place with `key:` of the provider"),
+    }
+}
+
+/// Where the sockets of an instance are: short, because of the length that a socket's path may have, and of a name that nobody
+/// can have guessed.
+fn sockets(instance: InstanceId) -> PathBuf {
+    let name = instance.to_string();
+    Path::new("/tmp").join(format!(".orchestrator-{}", &name[name.len() - 12..]))
+}
