@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::{COLD, FAN, PAIRS, median, nanoseconds, quiet, row, timed, verdict};
 use crate::command::{command, read};
@@ -105,6 +105,7 @@ pub(super) fn latency(program: &Path, place: &Path) -> Result<()> {
     let shown: serde_json::Value = serde_json::from_str(&shown)?;
     let steps = shown["steps"].as_array().context("the flow has no steps")?;
     let mut stamps: Vec<u64> = steps.iter().filter_map(|step| step["output"]["at"].as_u64()).collect();
+    ensure!(stamps.len() == CHAIN, "{} of {CHAIN} steps say when they ran", stamps.len());
     stamps.sort_unstable();
     let mut found: Vec<Duration> = stamps.windows(2).map(|two| Duration::from_nanos(two[1] - two[0])).collect();
     let began = nanoseconds()?;
@@ -112,6 +113,12 @@ pub(super) fn latency(program: &Path, place: &Path) -> Result<()> {
         quiet(command("sh").args(["-c", "echo at=$(date +%s%N) > /dev/null"]))?;
     }
     let own = Duration::from_nanos(u64::try_from((nanoseconds()? - began) / 20).unwrap_or(u64::MAX));
+    let alone = as_nobody()?;
+    let mut theirs = Vec::new();
+    for _ in 0..CHAIN {
+        theirs.push(timed(|| quiet(command("sh").args(["-c", &alone])))?);
+    }
+    row("machine: `bwrap true`, one after the other", &mut theirs);
     row(&format!("{CHAIN} boxed steps in a chain, each"), &mut found);
     let at =
         |share: usize| found.get((found.len() * share / 100).min(found.len() - 1)).map(|one| one.saturating_sub(own));
