@@ -15,10 +15,10 @@ use super::{median, quiet, row, verdict};
 use crate::command::{self, command, find_program, read, run};
 
 const FILES: &str = "50000";
-const ROUNDS: &str = "5";
-/// Copies that are made at once; of whole copies as many files as that are a matter of the disk alone.
-const MANY: &str = "20";
-const MANY_WHOLE: &str = "2";
+/// Rounds, and copies that are made at once.
+const SHARING: [&str; 2] = ["5", "20"];
+/// The same of whole copies, each of which takes seconds.
+const WHOLE: [&str; 2] = ["2", "2"];
 /// Of the file system in a file. It takes as much disk as is written to it.
 const IMAGE_BYTES: u64 = 8 << 30;
 
@@ -37,18 +37,18 @@ pub(super) fn worktrees(place: &Path) -> Result<()> {
     let measure = command::target()?.join("release/examples/measure");
     let is_root = read(command("id").arg("-u"))?.trim() == "0";
     if is_root {
-        strategy(&measure, &place.join("overlay"), "overlay", MANY)?;
+        strategy(&measure, &place.join("overlay"), "overlay", SHARING)?;
     } else {
         println!("private copies by overlay: not measured, it takes root");
     }
     if is_root && find_program("mkfs.btrfs").is_some() {
         let mounted = Mounted::new(place)?;
-        strategy(&measure, &mounted.at.join("copies"), "btrfs", MANY)?;
+        strategy(&measure, &mounted.at.join("copies"), "btrfs", SHARING)?;
         mounted.unmount()?;
     } else {
         println!("private copies by btrfs: not measured, it takes root and mkfs.btrfs (`apt install btrfs-progs`)");
     }
-    strategy(&measure, &place.join("clone"), "clone", MANY_WHOLE)
+    strategy(&measure, &place.join("clone"), "clone", WHOLE)
 }
 
 /// Times of the same thing, and the processor time of each, which a busy machine does not change much.
@@ -59,9 +59,9 @@ struct Figures {
 }
 
 /// One way to make them; the figures of a plain copy have no target.
-fn strategy(measure: &Path, directory: &Path, word: &str, many: &str) -> Result<()> {
+fn strategy(measure: &Path, directory: &Path, word: &str, [rounds, many]: [&str; 2]) -> Result<()> {
     println!("private copies of {FILES} files by {word}:");
-    let lines = read(command(measure).arg(directory).args([word, FILES, ROUNDS, many]))?;
+    let lines = read(command(measure).arg(directory).args([word, FILES, rounds, many]))?;
     let mut order: Vec<String> = Vec::new();
     let mut found: BTreeMap<String, Figures> = BTreeMap::new();
     for line in lines.lines() {
