@@ -5,6 +5,7 @@
 
 mod confine;
 mod limits;
+mod prices;
 mod profile;
 mod providers;
 mod script;
@@ -17,6 +18,7 @@ pub use self::confine::{
     SANDBOXES, SECRET, STEP_WORKTREE, STRATEGIES, WORKTREE, WORKTREE_SETTINGS, WORKTREES,
 };
 pub use self::limits::{BUDGET, CONCURRENCY, EXHAUSTED, ON_EXHAUSTED, ON_LIMIT};
+pub use self::prices::{LONG, MAX_PRICE, PRICE, PRICES};
 pub(crate) use self::profile::unhonoured;
 pub use self::profile::{ADAPTERS, MAX_MESSAGES, MODES, OUTPUT, PROFILE};
 pub use self::providers::{MAX_CALLS, PROTOCOLS, PROVIDER, UNPRICED};
@@ -189,7 +191,7 @@ pub static RETRY: Table = Table {
 
 /// Every table, for the reference: where its map stands, and its keys.
 #[must_use]
-pub fn tables() -> [(&'static str, &'static Table); 35] {
+pub fn tables() -> [(&'static str, &'static Table); 39] {
     [
         ("pipeline", &PIPELINE),
         ("on", &ON),
@@ -218,7 +220,11 @@ pub fn tables() -> [(&'static str, &'static Table); 35] {
         ("model: tool_calls", &TOOL_CALL),
         ("model: usage", &FIGURES),
         ("model: error", &FAILURE),
+        ("prices", &PRICES),
+        ("prices: models.NAME", &PRICE),
+        ("prices: long", &LONG),
         ("orchestrator.yaml", &SETTINGS),
+        ("providers.NAME", &PROVIDER),
         ("people.NAME", &PERSON),
         ("notifications", &NOTIFICATION),
         ("retention", &RETENTION),

@@ -1,4 +1,4 @@
-//! What users write, to checked values: pipelines, agent profiles, scripted models, settings; diagnostics.
+//! What users write, to checked values: pipelines, agent profiles, scripted models, prices, settings; diagnostics.
 //!
 //! Ring 1: texts come in as arguments, values and [`diagnostic::Diagnostic`]s go out; no file, clock or environment is
 //! seen here. Every problem of a file is told at once, with place, cause and suggestion. What a later version builds is
@@ -15,6 +15,7 @@ pub mod graph_svg;
 pub mod graph_text;
 pub mod keys;
 mod pipeline;
+mod prices;
 mod profile;
 mod read;
 pub mod sarif;
@@ -26,6 +27,7 @@ pub mod source;
 mod yaml;
 
 pub use self::pipeline::{Child, Compiled, InputError, Library, MAX_STEPS, RawInput, check_inputs, compile};
+pub use self::prices::{CompiledPrices, compile_prices, shipped_prices};
 pub use self::profile::{CompiledProfile, Texts, compile_profile, compile_profiles};
 pub use self::script::{CompiledScript, compile_script};
 pub use self::source::SourceFile;

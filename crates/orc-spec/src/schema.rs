@@ -11,6 +11,7 @@ use crate::keys::{self, Shape, Table};
 const COUNT_PATTERN: &str = "^[0-9]+(_[0-9]+)*$";
 /// Dollars, with at most six decimals.
 const MONEY_PATTERN: &str = "^[0-9]+(_[0-9]+)*(\\.[0-9]{1,6})?$";
+const DATE_PATTERN: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$";
 const DURATION_PATTERN: &str = "^([0-9]+(ms|s|m|h|d))+$";
 const SIZE_PATTERN: &str = "^[0-9]+(_[0-9]+)* ?(B|kB|KB|MB|GB|KiB|MiB|GiB)?$";
 const STEP_NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]{0,63}$";
@@ -33,6 +34,12 @@ pub fn profile_schema() -> Value {
 #[must_use]
 pub fn script_schema() -> Value {
     document("A scripted model of the orchestrator", &keys::SCRIPT)
+}
+
+/// The schema of files of prices.
+#[must_use]
+pub fn prices_schema() -> Value {
+    document("Prices of models for the orchestrator", &keys::PRICES)
 }
 
 /// The schema of `orchestrator.yaml`.
@@ -86,6 +93,8 @@ fn shape(takes: Shape) -> Value {
         Shape::CountOrZero(most) => number(json!({ "type": "integer", "minimum": 0, "maximum": most }), COUNT_PATTERN),
         Shape::Tally => number(json!({ "type": "integer", "minimum": 1 }), COUNT_PATTERN),
         Shape::Size => number(json!({ "type": "integer", "minimum": 1 }), SIZE_PATTERN),
+        Shape::Price => number(json!({ "type": "number", "minimum": 0 }), MONEY_PATTERN),
+        Shape::Date => json!({ "type": "string", "pattern": DATE_PATTERN }),
         Shape::Money => number(json!({ "type": "number" }), MONEY_PATTERN),
         Shape::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Shape::Duration => json!({ "type": "string", "pattern": DURATION_PATTERN }),
@@ -121,6 +130,9 @@ fn shape(takes: Shape) -> Value {
             matrix
         }
         Shape::Either(shapes) => json!({ "anyOf": shapes.iter().map(|one| shape(*one)).collect::<Vec<_>>() }),
+        Shape::Patterns(inner) => {
+            json!({ "type": "object", "additionalProperties": one_or_list(&table(inner)) })
+        }
         Shape::ListOf(inner) => json!({ "type": "array", "items": shape(*inner) }),
         Shape::Table(inner) => table(inner),
         Shape::Later | Shape::OtherAdapter(_) => json!({ "not": {} }),

@@ -53,6 +53,10 @@ pub enum Shape {
     Integer(i16, i16),
     /// Dollars.
     Money,
+    /// Dollars for a million tokens or for one use; 0 is a price too.
+    Price,
+    /// A day.
+    Date,
     /// One of several shapes.
     Either(&'static [Self]),
     /// A list, each of whose values has a shape.
@@ -65,6 +69,8 @@ pub enum Shape {
     Table(&'static Table),
     /// A map of names of the user's choice to maps with the keys of a table.
     Named(&'static Table),
+    /// A map of names of models, with `*`, to a map with the keys of a table or a list of such maps.
+    Patterns(&'static Table),
     /// The program with its arguments as a list, or a script.
     Command,
     /// A whole number from 0 to the given one.
@@ -91,6 +97,8 @@ impl Shape {
             Self::Integer(least, most) => return format!("a whole number from {least} to {most}"),
             Self::Tally => "a whole number: `5_000_000`",
             Self::Money => "dollars: `20.00`",
+            Self::Price => "dollars: `0.30`, `0`",
+            Self::Date => "a day: `2026-12-24`",
             Self::Duration => "a length of time: `30s`, `1h30m`",
             Self::Size => "a number of bytes: `64MiB`",
             Self::Words(words) => return listed(words.iter().map(|word| format!("`{word}`")), ", "),
@@ -118,6 +126,9 @@ impl Shape {
             Self::Either(shapes) => return listed(shapes.iter().map(|shape| shape.words()), ", or "),
             Self::Table(table) => return format!("the keys of {}", table.name),
             Self::Named(table) => return format!("a map of names to {}", table.name),
+            Self::Patterns(table) => {
+                return format!("a map of names of models, with `*`, to {} or a list of them", table.name);
+            }
             Self::ListOf(Self::Table(table)) => return format!("a list of maps with the keys of {}", table.name),
             Self::ListOf(shape) => return format!("a list, each {}", shape.words()),
             Self::Steps => "a map of names to a step",
