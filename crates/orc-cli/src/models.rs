@@ -9,8 +9,12 @@ use std::sync::Arc;
 
 use orc_domain::ids::InstanceId;
 use orc_domain::price::PriceTable;
+use orc_gateway::cassette::{Place, Player, Strictness};
 use orc_gateway::provider::Provider;
-use orc_gateway::{Credential, HttpShape, Key, ProviderKind, ProviderShape, RateLimits, Scripted, Shape, Times};
+use orc_gateway::{
+    Credential, HttpShape, Key, ProviderKind, ProviderShape, RateLimits, Recording, Scripted, Shape, Times,
+};
+use orc_ports::executor::Secrets;
 use orc_spec::SourceFile;
 use orc_spec::diagnostic::Diagnostic;
 use orc_spec::settings::{self, Models, SecretSource, Unpriced};
@@ -24,8 +28,9 @@ use crate::output::say;
 impl Context {
     /// What a gateway of this workspace is made of.
     pub(crate) fn gateway_shape(&self, models: &Models, instance: InstanceId) -> CommandResult<Shape> {
+        let secrets = Secrets::new(keys(models));
         let providers: CommandResult<Vec<ProviderShape>> =
-            models.providers.value.iter().map(|provider| self.provider(provider)).collect();
+            models.providers.value.iter().map(|provider| self.provider(provider, &secrets)).collect();
         Ok(Shape {
             providers: providers?,
             prices: self.prices(models)?,
@@ -39,16 +44,23 @@ impl Context {
         })
     }
 
-    fn provider(&self, provider: &settings::Provider) -> CommandResult<ProviderShape> {
+    fn provider(&self, provider: &settings::Provider, secrets: &Secrets) -> CommandResult<ProviderShape> {
         let kind = match &provider.kind {
             settings::ProviderKind::Http { base_url, key } => {
                 ProviderKind::Http(HttpShape { base_url: base_url.clone(), credential: credential(key.as_ref()) })
             }
             settings::ProviderKind::Script { file } => ProviderKind::Made(self.scripted(file)?),
-            settings::ProviderKind::Cassette { .. } => {
-                return Err(invalid("cassettes"));
+            settings::ProviderKind::Cassette { file, strict } => {
+                let strictness = if *strict { Strictness::Strict } else { Strictness::Lenient };
+                let player = Player::open(&self.root.join(file), strictness, secrets.clone());
+                let unusable = |error| invalid(format!("the cassette `{file}` cannot be used")).because(error);
+                ProviderKind::Made(Arc::new(player.map_err(unusable)?))
             }
         };
+        let record = provider
+            .record
+            .as_ref()
+            .map(|folder| Recording { place: Place::Folder(self.root.join(folder)), secrets: secrets.clone() });
         Ok(ProviderShape {
             name: provider.name.clone(),
             protocols: provider.protocols.clone(),
@@ -59,6 +71,7 @@ impl Context {
                 tokens: provider.tokens,
             },
             kind,
+            record,
         })
     }
 
@@ -74,10 +87,12 @@ impl Context {
 
     /// Prices that are known, and those of the workspace over them.
     pub(crate) fn prices(&self, models: &Models) -> CommandResult<PriceTable> {
-        match &models.prices.value {
-            None => Ok(PriceTable::default()),
-            Some(_) => Err(invalid("`prices` is not available yet")),
-        }
+        let known = orc_spec::shipped_prices();
+        let Some(file) = &models.prices.value else { return Ok(known) };
+        let source = self.source(&self.root.join(file))?;
+        let compiled = orc_spec::compile_prices(&source, &known);
+        tell(&source, &compiled.diagnostics);
+        compiled.table.ok_or_else(|| invalid(format!("the prices `{file}` cannot be used: see the errors above")))
     }
 }
 

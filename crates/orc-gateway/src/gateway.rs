@@ -18,11 +18,12 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::cassette::Recorder;
 use crate::face;
 use crate::http::{Upstream, UpstreamError};
 use crate::lane::Lane;
 use crate::provider::Provider;
-use crate::shape::{Credential, ProviderKind, ProviderShape, RateLimits, Shape, Times, Unpriced};
+use crate::shape::{Credential, ProviderKind, ProviderShape, RateLimits, Recording, Shape, Times, Unpriced};
 use crate::tasks::Tasks;
 use crate::till::Till;
 use crate::token::Token;
@@ -219,6 +220,10 @@ fn know(shapes: Vec<ProviderShape>, times: Times, clock: &Arc<dyn Clock>) -> Res
         let provider: Arc<dyn Provider> = match &shape.kind {
             ProviderKind::Http(http) => Arc::new(Upstream::new(&shape.name, http, times, clock.clone())?),
             ProviderKind::Made(provider) => provider.clone(),
+        };
+        let provider: Arc<dyn Provider> = match &shape.record {
+            Some(Recording { place, secrets }) => Arc::new(Recorder::new(provider, place.clone(), secrets.clone())),
+            None => provider,
         };
         all.push(Known { shape: shape.clone(), provider, lane });
     }

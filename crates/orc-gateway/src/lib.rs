@@ -25,4 +25,6 @@ pub mod wire;
 pub use gateway::{BuildError, ModelGateway};
 pub use http::{Upstream, UpstreamError};
 pub use scripted::Scripted;
-pub use shape::{Credential, HttpShape, Key, ProviderKind, ProviderShape, RateLimits, Shape, Times, Unpriced};
+pub use shape::{
+    Credential, HttpShape, Key, ProviderKind, ProviderShape, RateLimits, Recording, Shape, Times, Unpriced,
+};

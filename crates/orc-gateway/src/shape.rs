@@ -8,7 +8,9 @@ use orc_domain::ids::InstanceId;
 use orc_domain::model::Protocol;
 use orc_domain::price::{self, PriceTable};
 use orc_domain::time::Millis;
+use orc_ports::executor::Secrets;
 
+use crate::cassette::Place;
 use crate::provider::Provider;
 
 /// A whole gateway.
@@ -42,6 +44,17 @@ pub struct ProviderShape {
     pub limits: RateLimits,
     /// What it is.
     pub kind: ProviderKind,
+    /// Where everything that goes through it is recorded.
+    pub record: Option<Recording>,
+}
+
+/// Where calls are recorded, and what is never written there.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Where.
+    pub place: Place,
+    /// Values that are left out.
+    pub secrets: Secrets,
 }
 
 impl ProviderShape {
