@@ -18,7 +18,7 @@ use crate::statement::{
     LEDGER_OPEN_DELETE, LEDGER_OPEN_INSERT, LEDGER_OPEN_LOSE, LEDGER_OWNER_INSERT, LEDGER_SUM_RESERVE,
     LEDGER_SUM_SETTLE, LEDGER_SUMS_LOSE, Script,
 };
-use crate::work::{Durability, Outcome, Work, signed};
+use crate::work::{Outcome, Work, signed};
 use crate::{SqliteStore, guarded};
 
 /// Characters of the hash of an account: 128 bits.
@@ -65,10 +65,10 @@ pub(crate) fn owner_text(owner: Owner) -> String {
 }
 
 impl Work {
-    /// See [`Ledger::reserve`]. It survives a loss of power: the provider will know of the call.
+    /// See [`Ledger::reserve`]. It survives the end of the process. A loss of power takes with it what was not on the disk
+    /// yet, of the flow as of its calls: a sync takes longer than all else that a call costs here.
     pub(crate) fn reserve(reservation: Reservation) -> Result<Self, StoreError> {
         let mut work = Self::new("reserve", reservation.call);
-        work.durability = Durability::Power;
         let reservation = reservation.bounded();
         let data = work.json(&Terms::of(&reservation))?;
         let (id, day) = (account_id(&data), Day::of(reservation.at).number());

@@ -59,6 +59,7 @@ pub(crate) enum Durability {
     /// Survives the end of the process. A loss of power takes with it only what died with the machine.
     Process,
     /// Survives a loss of power: something outside the machine will know of it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no effect leaves the machine yet"))]
     Power,
 }
 
