@@ -1,9 +1,11 @@
-//! A scripted model at a port of this machine, to see what a program makes of it: `cargo run -p orc-gateway --example
-//! scripted -- models/NAME.yaml 8080`, then `ANTHROPIC_BASE_URL=http://127.0.0.1:8080` or `OPENAI_BASE_URL=.../v1`.
-//! Every request is told on standard error; nothing is metered.
+//! A scripted model at a port of this machine, to see what a program makes of it:
+//! `cargo run -p orc-gateway --example scripted -- models/NAME.yaml 8080 [CASSETTE.jsonl]`, then
+//! `ANTHROPIC_BASE_URL=http://127.0.0.1:8080` or `OPENAI_BASE_URL=.../v1`. With a cassette it is recorded; a cassette in the
+//! place of the script is played. Every request is told on standard error; nothing is metered.
 #![expect(clippy::print_stderr, reason = "an example talks to whoever started it")]
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,21 +16,32 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use orc_domain::model::Protocol;
 use orc_gateway::Scripted;
+use orc_gateway::cassette::{Place, Player, Recorder, Strictness, Tapes};
 use orc_gateway::provider::{Outgoing, Provider, Want};
 use orc_gateway::wire::Request;
+use orc_ports::executor::Secrets;
 use orc_spec::{SourceFile, compile_script};
 
 type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let [_, path, port] = std::env::args().collect::<Vec<_>>().try_into().map_err(|_| "usage: scripted SCRIPT PORT")?;
-    let source = SourceFile::new(path.as_str(), std::fs::read_to_string(&path)?);
-    let compiled = compile_script(&source);
-    for problem in &compiled.diagnostics {
-        eprintln!("{}", problem.render(&source, false));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [path, port, cassette @ ..] = arguments.as_slice() else { return Err("usage: scripted SCRIPT PORT".into()) };
+    let mut scripted: Arc<dyn Provider> = if path.ends_with(".jsonl") {
+        Arc::new(Player::open(Path::new(path), Strictness::Lenient, Secrets::default())?)
+    } else {
+        let source = SourceFile::new(path.as_str(), std::fs::read_to_string(path)?);
+        let compiled = compile_script(&source);
+        for problem in &compiled.diagnostics {
+            eprintln!("{}", problem.render(&source, false));
+        }
+        Arc::new(Scripted::new(Arc::new(compiled.script.ok_or("this script has errors")?)))
+    };
+    if let Some(cassette) = cassette.first() {
+        scripted =
+            Arc::new(Recorder::new(scripted, Place::File(cassette.into()), Secrets::default(), Tapes::default()));
     }
-    let scripted = Arc::new(Scripted::new(Arc::new(compiled.script.ok_or("this script has errors")?)));
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port.parse::<u16>()?)).await?;
     let local = tokio::task::LocalSet::new();
     local
@@ -50,7 +63,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await
 }
 
-async fn answer(scripted: Arc<Scripted>, request: http::Request<Incoming>) -> Result<http::Response<Body>, Infallible> {
+async fn answer(
+    scripted: Arc<dyn Provider>,
+    request: http::Request<Incoming>,
+) -> Result<http::Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let path = head.uri.path().trim_start_matches("/v1");

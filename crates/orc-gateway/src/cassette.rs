@@ -20,7 +20,7 @@ mod tape;
 use std::path::PathBuf;
 
 pub use self::player::{Player, Strictness};
-pub use self::recorder::{Place, Recorder};
+pub use self::recorder::{Place, Recorder, Tapes};
 
 /// Why a cassette cannot be used.
 #[derive(Debug, thiserror::Error)]

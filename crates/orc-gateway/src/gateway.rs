@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use crate::cassette::Recorder;
+use crate::cassette::{Recorder, Tapes};
 use crate::face;
 use crate::http::{Upstream, UpstreamError};
 use crate::lane::Lane;
@@ -208,7 +208,7 @@ fn know(shapes: Vec<ProviderShape>, times: Times, clock: &Arc<dyn Clock>) -> Res
         },
         ProviderKind::Made(_) => None,
     };
-    let mut all: Vec<Known> = Vec::new();
+    let (mut all, tapes): (Vec<Known>, Tapes) = Default::default();
     for shape in &shapes {
         let own = key(shape);
         let shares = |other: &&ProviderShape| own.is_some() && key(other) == own;
@@ -222,7 +222,9 @@ fn know(shapes: Vec<ProviderShape>, times: Times, clock: &Arc<dyn Clock>) -> Res
             ProviderKind::Made(provider) => provider.clone(),
         };
         let provider: Arc<dyn Provider> = match &shape.record {
-            Some(Recording { place, secrets }) => Arc::new(Recorder::new(provider, place.clone(), secrets.clone())),
+            Some(Recording { place, secrets }) => {
+                Arc::new(Recorder::new(provider, place.clone(), secrets.clone(), tapes.clone()))
+            }
             None => provider,
         };
         all.push(Known { shape: shape.clone(), provider, lane });

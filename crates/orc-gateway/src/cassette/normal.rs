@@ -4,8 +4,10 @@
 
 /// Fewer characters than this may be a word.
 const ID: usize = 16;
-/// Hexadecimal digits of the short name of a commit.
-const SHORT_HASH: usize = 7;
+/// Hexadecimal digits of a short id; the short names of commits have seven.
+const SHORT_ID: usize = 6;
+/// Decimals of a time that was measured.
+const DECIMALS: usize = 4;
 /// Digits of a time in seconds, milliseconds and so on.
 const LONG_NUMBER: usize = 9;
 
@@ -57,10 +59,13 @@ fn word(rest: &str) -> (usize, Option<&'static str>) {
     if let Some(length) = time(rest) {
         return (length, Some("<time>"));
     }
+    if let Some(length) = decimal(rest) {
+        return (length, Some("<number>"));
+    }
     let length = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
     let word = &rest[..length];
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
-    let is_hash = length >= SHORT_HASH && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_hash = length >= SHORT_ID && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let replaced = match () {
         () if digits == length && length >= LONG_NUMBER => Some("<number>"),
         () if digits > 0 && digits < length && (length >= ID || is_hash) => Some("<id>"),
@@ -88,6 +93,15 @@ fn date(rest: &str) -> Option<usize> {
         Some(clock) => Some(length + 1 + clock),
         None => ends(after).then_some(length),
     }
+}
+
+/// `0.0125`.
+fn decimal(rest: &str) -> Option<usize> {
+    let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let whole = digits(rest);
+    let decimals = digits(rest[whole..].strip_prefix('.')?);
+    let length = whole + 1 + decimals;
+    (whole > 0 && decimals >= DECIMALS && ends(&rest[length..])).then_some(length)
 }
 
 fn time(rest: &str) -> Option<usize> {
@@ -141,6 +155,8 @@ mod tests {
             ("run_01h455vb4pex5vsknk084sn02q", "run_<id>"),
             ("commit 80b659c of 2026-12-01", "commit <id> of <date>"),
             ("at 2026-12-01T10:20:30.123Z, 2026-12-01 10:20:30+02:00, 10:20", "at <date>, <date>, <time>"),
+            ("Chunk ID: 3de485\nWall time: 0.0125 seconds", "Chunk ID: <id>\nWall time: <number> seconds"),
+            ("version 2.1.332 of 0.171.0, 3.14", ""),
             ("1796000000 and 12345678", "<number> and 12345678"),
             ("ünïcode 10:20ü", "ünïcode <time>ü"),
             ("", ""),

@@ -52,8 +52,24 @@ pub struct Recorder {
     provider: Arc<dyn Provider>,
     place: Place,
     secrets: Secrets,
-    /// Files that are open, as long as calls write into them.
-    open: Mutex<BTreeMap<PathBuf, Weak<Writer>>>,
+    tapes: Tapes,
+}
+
+/// Files that recorders write into, open as long as calls do: recorders of one process may write into the same ones.
+#[derive(Clone, Debug, Default)]
+pub struct Tapes(Arc<Mutex<BTreeMap<PathBuf, Weak<Writer>>>>);
+
+impl Tapes {
+    fn open(&self, path: PathBuf) -> Result<Arc<Writer>, CassetteError> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = open.get(&path).and_then(Weak::upgrade) {
+            return Ok(writer);
+        }
+        let writer = Arc::new(Writer::open(&path)?);
+        open.retain(|_, writer| writer.strong_count() > 0);
+        open.insert(path, Arc::downgrade(&writer));
+        Ok(writer)
+    }
 }
 
 impl std::fmt::Debug for Recorder {
@@ -63,27 +79,15 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Records `provider`, without `secrets` wherever they stand.
+    /// Records `provider`, without `secrets` wherever they stand. All recorders of a process share `tapes`.
     #[must_use]
-    pub fn new(provider: Arc<dyn Provider>, place: Place, secrets: Secrets) -> Self {
-        Self { provider, place, secrets, open: Mutex::default() }
-    }
-
-    fn writer(&self, run: Option<RunId>) -> Result<Arc<Writer>, CassetteError> {
-        let path = self.place.file(run);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(writer) = open.get(&path).and_then(Weak::upgrade) {
-            return Ok(writer);
-        }
-        let writer = Arc::new(Writer::open(&path)?);
-        open.retain(|_, writer| writer.strong_count() > 0);
-        open.insert(path, Arc::downgrade(&writer));
-        Ok(writer)
+    pub fn new(provider: Arc<dyn Provider>, place: Place, secrets: Secrets, tapes: Tapes) -> Self {
+        Self { provider, place, secrets, tapes }
     }
 
     async fn record(&self, outgoing: Outgoing) -> Result<Incoming, SendError> {
         let begin = || {
-            let writer = self.writer(outgoing.run)?;
+            let writer = self.tapes.open(self.place.file(outgoing.run))?;
             let call = writer.begin(Canonical::of(&outgoing, &self.secrets))?;
             Ok(Call { writer: Some(writer), call, masker: Masker::new(self.secrets.clone()) })
         };

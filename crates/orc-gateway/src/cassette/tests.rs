@@ -66,7 +66,8 @@ async fn recorded(file: &std::path::Path, bodies: &[Value]) {
         let last = body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_uppercase();
         Ok(incoming(vec![Ok(Bytes::from(last))]))
     });
-    let recorder = Recorder::new(Arc::new(provider), Place::File(file.to_owned()), Secrets::default());
+    let recorder =
+        Recorder::new(Arc::new(provider), Place::File(file.to_owned()), Secrets::default(), Tapes::default());
     for body in bodies {
         ask(&recorder, asking(body)).await.unwrap();
     }
@@ -182,7 +183,7 @@ async fn failures_and_broken_answers_are_played_as_they_were() {
         let is_first = String::from_utf8_lossy(&outgoing.body).contains("first");
         if is_first { Err(silent()) } else { Ok(incoming(odd())) }
     });
-    let recorder = Recorder::new(Arc::new(provider), Place::File(file.clone()), Secrets::default());
+    let recorder = Recorder::new(Arc::new(provider), Place::File(file.clone()), Secrets::default(), Tapes::default());
     let bodies = [body("first", &[]), body("second", &[])];
     assert_eq!(ask(&recorder, asking(&bodies[0])).await.unwrap_err(), silent());
     assert_eq!(ask(&recorder, asking(&bodies[1])).await.unwrap().2, odd());
@@ -241,12 +242,15 @@ async fn each_run_has_its_file_and_only_one_process_records_into_it() {
     let folder = tempfile::tempdir().unwrap();
     let provider = Arc::new(Fake(|_: &Outgoing| Ok(incoming(vec![Ok(Bytes::from_static(b"x"))]))));
     let place = Place::Folder(folder.path().to_owned());
-    let recorder = Recorder::new(provider.clone(), place.clone(), Secrets::default());
+    let tapes = Tapes::default();
+    let recorder = Recorder::new(provider.clone(), place.clone(), Secrets::default(), tapes.clone());
+    let beside = Recorder::new(provider.clone(), place.clone(), Secrets::default(), tapes);
     let run = RunId::from_uuid(uuid::Uuid::from_u128(7));
     let of_run = || Outgoing { run: Some(run), ..asking(&body("first", &[])) };
     let running = recorder.send(of_run()).await.unwrap();
-    // Another recorder is as another process.
-    let other = Recorder::new(provider, place.clone(), Secrets::default());
+    ask(&beside, of_run()).await.unwrap();
+    // One that shares no tapes is as another process.
+    let other = Recorder::new(provider, place.clone(), Secrets::default(), Tapes::default());
     let told = why(other.send(of_run()).await.map(|_| ()).unwrap_err());
     let file = place.file(Some(run));
     assert_eq!(told, format!("the cassette `{}` is being recorded by another process", file.display()));
@@ -257,7 +261,7 @@ async fn each_run_has_its_file_and_only_one_process_records_into_it() {
         folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, ["none.jsonl".to_owned(), format!("{}.jsonl", run.file_name())]);
-    assert_eq!(play(&file, Strictness::Strict).left(), 2);
+    assert_eq!(play(&file, Strictness::Strict).left(), 3);
 }
 
 #[tokio::test]
@@ -268,7 +272,7 @@ async fn known_values_are_in_no_cassette_and_requests_are_found_all_the_same() {
         Ok(incoming(vec![Ok(Bytes::from_static(b"key sk-ve")), Ok(Bytes::from_static(b"ry\"secret!"))]))
     });
     let secrets = Secrets::new(["sk-very\"secret".to_owned()]);
-    let recorder = Recorder::new(Arc::new(provider), Place::File(file.clone()), secrets.clone());
+    let recorder = Recorder::new(Arc::new(provider), Place::File(file.clone()), secrets.clone(), Tapes::default());
     let asked = body("first with sk-very\"secret", &[]);
     let (.., pieces) = ask(&recorder, asking(&asked)).await.unwrap();
     assert_eq!(said(&pieces), "key sk-very\"secret!", "whoever asks gets what was answered");
@@ -306,7 +310,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answers = std::sync::Mutex::new(calls.iter().map(|(_, pieces)| pieces.clone()).collect::<std::collections::VecDeque<_>>());
         let provider = Fake(move |_: &Outgoing| Ok(incoming(answers.lock().unwrap().pop_front().unwrap())));
-        let recorder = Recorder::new(Arc::new(provider), Place::File(file.clone()), Secrets::default());
+        let recorder = Recorder::new(Arc::new(provider), Place::File(file.clone()), Secrets::default(), Tapes::default());
         let prompt = |which: u8| asking(&body(&format!("prompt {which}"), &[]));
         for (which, pieces) in &calls {
             let (.., got) = runtime.block_on(ask(&recorder, prompt(*which))).unwrap();

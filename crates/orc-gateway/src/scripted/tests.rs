@@ -1,11 +1,12 @@
 use orc_domain::ledger::EntryKind;
 use orc_domain::meter::Amount;
 use orc_domain::model::Tokens;
+use orc_ports::executor::Secrets;
 use orc_spec::{SourceFile, compile_script};
 use proptest::prelude::*;
 
 use super::*;
-use crate::cassette::{Place, Player, Recorder, Strictness};
+use crate::cassette::{Place, Player, Recorder, Strictness, Tapes};
 use crate::wire::{Answer, End};
 
 const EVERYTHING: &str = "tracks:\n  all:\n    match: { model: m }\n    turns:\n      - thinking: It has to be thought about for a while.\n        \
@@ -339,11 +340,12 @@ proptest! {
         let file = folder.path().join("a.jsonl");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let asked = || asking(protocol, 0, stream);
-        let recorder = Recorder::new(Arc::new(model), Place::File(file.clone()), orc_ports::executor::Secrets::default());
+        let (place, secrets) = (Place::File(file.clone()), Secrets::default);
+        let recorder = Recorder::new(Arc::new(model), place, secrets(), Tapes::default());
         let (_, pieces) = runtime.block_on(ask(&recorder, asked())).unwrap();
         let told = Tokens { input, cache_read, cache_write, reasoning, output, ..Tokens::default() };
         prop_assert_eq!(metered(protocol, &pieces), Some(told));
-        let player = Player::open(&file, Strictness::Strict, orc_ports::executor::Secrets::default()).unwrap();
+        let player = Player::open(&file, Strictness::Strict, secrets()).unwrap();
         let (_, played) = runtime.block_on(ask(&player, asked())).unwrap();
         prop_assert_eq!(played, pieces);
     }
