@@ -68,6 +68,9 @@ pub(crate) enum Command {
     /// The output of a run, or of all runs of a flow
     #[command(after_help = examples::LOGS)]
     Logs(LogsArgs),
+    /// All that is known of a run, as one JSON document
+    #[command(after_help = examples::EXPORT)]
+    Export(ExportArgs),
     /// End a flow: TERM, grace, KILL, then its `finally`; a second time at once
     #[command(after_help = examples::CANCEL)]
     Cancel(CancelArgs),
@@ -228,6 +231,8 @@ pub(crate) enum SchemaOf {
     Pipeline,
     /// The front matter of an agent profile
     Profile,
+    /// A scripted model
+    Model,
     /// `orchestrator.yaml`
     Settings,
 }
@@ -396,6 +401,12 @@ pub(crate) struct LogsArgs {
     pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// A run; any unique ending of its id with six characters or more
+    pub(crate) id: String,
 }
 
 #[derive(Debug, Args)]

@@ -13,6 +13,7 @@ mod costs;
 mod db;
 mod doctor;
 mod explain;
+mod export;
 mod flows;
 mod gateway;
 mod graph;
@@ -62,6 +63,7 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Conversations(ConversationsCommand::List(args)) => conversations::list(&context, &args).await,
         Command::Conversations(ConversationsCommand::Show(args)) => conversations::show(&context, &args).await,
         Command::Logs(args) => logs::run(&context, &args).await,
+        Command::Export(args) => export::run(&context, &args).await,
         Command::Cancel(args) | Command::Flows(FlowsCommand::Cancel(args)) => cancel::run(&context, args).await,
         Command::Retry(args) | Command::Flows(FlowsCommand::Retry(args)) => retry::run(&context, args).await,
         Command::Resume(args) | Command::Flows(FlowsCommand::Resume(args)) => resume::run(&context, args).await,

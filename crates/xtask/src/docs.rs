@@ -103,7 +103,7 @@ fn documents_of_tree(tree: &Tree) -> Vec<Document> {
 }
 
 /// What the binary prints, by file name and arguments.
-const BINARY: [(&str, [&str; 2]); 8] = [
+const BINARY: [(&str, [&str; 2]); 9] = [
     ("cli.md", ["reference", "cli"]),
     ("consumers.md", ["reference", "consumers"]),
     ("environment.md", ["reference", "environment"]),
@@ -111,6 +111,7 @@ const BINARY: [(&str, [&str; 2]); 8] = [
     ("keys.md", ["reference", "keys"]),
     ("pipeline.schema.json", ["schema", "pipeline"]),
     ("profile.schema.json", ["schema", "profile"]),
+    ("model.schema.json", ["schema", "model"]),
     ("settings.schema.json", ["schema", "settings"]),
 ];
 

@@ -65,6 +65,13 @@ What an agent tells as events is put into words; `--raw` prints it as it came. R
 each line with its step before it: `|` stands before output, `--` before remarks, `**` before events. Without `--follow` a
 run that goes on is shown as far as it is written. A run that printed nothing may have no log. Ctrl-C ends with 130.";
 
+pub(super) const EXPORT: &str = "\
+Examples:
+  orchestrator export 4h7m8a > run.json
+
+The document has the run, its flow, its pipeline and profile by their hashes, calls of models with what they used, the
+cassette when one was recorded, and the log. Values of secrets that are known are taken out.";
+
 pub(super) const CANCEL: &str = "\
 Examples:
   orchestrator cancel 4h7m8a

@@ -158,7 +158,7 @@ fn consumers() -> String {
 
 fn keys() -> String {
     let mut text = String::from(
-        "# Keys\n\nEverything that may be written in a pipeline, an agent profile and `orchestrator.yaml`.\n",
+        "# Keys\n\nEverything that may be written in a pipeline, an agent profile, a scripted model and `orchestrator.yaml`.\n",
     );
     for (place, table) in tables() {
         let _ = writeln!(text, "\n## `{place}`\n\n| key | takes | meaning |\n|---|---|---|");

@@ -93,7 +93,7 @@ pub(crate) async fn print(
 }
 
 /// The run that an id means; a flow's id is refused.
-async fn run_of(context: &Context, reader: &SqliteReader, id: &str) -> CommandResult<RunRecord> {
+pub(super) async fn run_of(context: &Context, reader: &SqliteReader, id: &str) -> CommandResult<RunRecord> {
     match context.any_of(reader, id).await? {
         AnyId::Run(run) => {
             let record = reader.run(run).await.map_err(of_store)?;
