@@ -119,7 +119,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.lane.limiter().over(self.guessed, self.used);
+        self.lane.limiter().over(self.sent, self.guessed, self.used);
         self.lane.changed.notify_waiters();
     }
 }

@@ -226,9 +226,13 @@ impl Limiter {
         Admission::Go
     }
 
-    /// A call is over that was let go with `guessed` tokens and used so many.
-    pub(crate) fn over(&mut self, guessed: u64, used: u64) {
+    /// A call is over that was let go at `sent` with `guessed` tokens and used so many.
+    pub(crate) fn over(&mut self, sent: Timestamp, guessed: u64, used: u64) {
         self.flying = self.flying.saturating_sub(1);
+        if self.trial == Some(sent) {
+            // It tried for all, and nobody knows how it went: the next one tries.
+            self.trial = None;
+        }
         if let Some(bucket) = &mut self.tokens {
             bucket.give(guessed.saturating_sub(used));
             bucket.take(used.saturating_sub(guessed));

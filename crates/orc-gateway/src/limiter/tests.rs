@@ -40,7 +40,7 @@ fn calls_go_in_the_order_in_which_they_came_and_so_many_at_once() {
     assert_eq!(limiter.admit(tickets[2], 0, at(0)), Admission::Busy);
     limiter.leave(tickets[2]);
     assert_eq!(limiter.admit(tickets[3], 0, at(0)), Admission::Busy);
-    limiter.over(0, 0);
+    limiter.over(at(0), 0, 0);
     assert_eq!(limiter.admit(tickets[3], 0, at(0)), Admission::Go);
 }
 
@@ -73,10 +73,10 @@ fn tokens_that_were_guessed_wrong_are_made_good() {
     assert_eq!(admit(&mut limiter, 6_000, 0), Admission::Go);
     assert_eq!(admit(&mut limiter, 100, 0), Admission::At(at(1_000)));
     // It used a third: the rest is there again.
-    limiter.over(6_000, 2_000);
+    limiter.over(at(0), 6_000, 2_000);
     assert_eq!(admit(&mut limiter, 4_000, 0), Admission::Go);
     // It used a thousand more than was there: they have to come back first.
-    limiter.over(4_000, 5_000);
+    limiter.over(at(0), 4_000, 5_000);
     assert_eq!(admit(&mut limiter, 100, 0), Admission::At(at(11_000)));
     // More than a minute has, as soon as a minute is full.
     assert_eq!(admit(&mut limiter, 1_000_000, 0), Admission::At(at(70_000)));
@@ -133,9 +133,12 @@ fn while_everybody_fails_one_call_at_a_time_tries() {
     assert_eq!(wait(&next, 800), 1_000);
     let next = limiter.failed(&mut Tries::default(), &busy("529"), (at(1_800), at(1_900)), 0);
     assert_eq!(wait(&next, 1_900), 2_000);
+    // Whoever tries and goes away makes room for the next one.
+    assert_eq!(goes(&mut limiter, 3_900), Admission::Go);
+    limiter.over(at(3_900), 0, 0);
     // One succeeds that had left before the failure: that says nothing.
     limiter.succeeded(at(50));
-    assert_eq!(goes(&mut limiter, 2_000), Admission::At(at(3_900)));
+    assert_eq!(goes(&mut limiter, 3_800), Admission::At(at(3_900)));
     assert_eq!(goes(&mut limiter, 3_900), Admission::Go);
     limiter.succeeded(at(3_900));
     for _ in 0..9 {
@@ -152,7 +155,7 @@ fn send_until(limiter: &mut Limiter, failure: &Failure, mut now: i64, end: i64) 
             Admission::Go => {
                 sent += 1;
                 let next = limiter.failed(&mut tries, failure, (at(now), at(now)), 500);
-                limiter.over(0, 0);
+                limiter.over(at(0), 0, 0);
                 match next {
                     Next::Again(again) => again,
                     Next::Parked(parked) => {
@@ -226,7 +229,7 @@ fn trouble_of_long_ago_is_over() {
     let mut limiter = limiter(RateLimits::default());
     assert_eq!(goes(&mut limiter, 0), Admission::Go);
     limiter.failed(&mut Tries::default(), &busy("529"), (at(0), at(0)), 0);
-    limiter.over(0, 0);
+    limiter.over(at(0), 0, 0);
     // Whoever asked is gone; an hour later somebody fails again.
     let next = limiter.failed(&mut Tries::default(), &busy("529"), (at(3_600_000), at(3_600_000)), 0);
     assert_eq!(wait(&next, 3_600_000), 500);
