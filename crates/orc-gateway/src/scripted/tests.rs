@@ -1,22 +1,51 @@
 use orc_domain::ledger::EntryKind;
 use orc_domain::meter::Amount;
 use orc_domain::model::Tokens;
+use orc_domain::script::{Answer, Beyond, Call, Failure, Fits, Stop, Track};
 use orc_ports::executor::Secrets;
-use orc_spec::{SourceFile, compile_script};
 use proptest::prelude::*;
 
 use super::*;
 use crate::cassette::{Place, Player, Recorder, Strictness, Tapes};
-use crate::wire::{Answer, End};
+use crate::wire::{Answer as Followed, End};
 
-const EVERYTHING: &str = "tracks:\n  all:\n    match: { model: m }\n    turns:\n      - thinking: It has to be thought about for a while.\n        \
-    text: I do it, ünd ät once it is.\n        tool_calls:\n          - { name: Write, input: { path: a.txt, content: 'a long line of text' } }\n          \
-    - { name: patch, input: 'not { JSON' }\n        usage: { input: 100, cache_read: 20, cache_write: 30, output: 40, reasoning: 5 }\n      \
-    - { text: Short., stop: max_tokens, usage: none }\n      - { text: No., stop: refusal }\n      - { text: '' }\n";
+fn answer(text: &str) -> Answer {
+    Answer { text: Some(text.to_owned()), ..Answer::default() }
+}
 
-fn scripted(text: &str) -> Scripted {
-    let compiled = compile_script(&SourceFile::new("models/a.yaml", text));
-    Scripted::new(Arc::new(compiled.script.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics))))
+fn says(answer: Answer) -> Turn {
+    Turn { failure: None, answer: Some(answer), delay: Millis::ZERO, between: Millis::ZERO, cut_after: None }
+}
+
+fn told(tokens: Tokens) -> Figures {
+    let Tokens { input, output, reasoning, .. } = tokens;
+    let others = Tokens { input: 0, output: 0, reasoning: 0, ..tokens };
+    Figures::Told { input: Some(input), output: Some(output), reasoning: Some(reasoning), others }
+}
+
+fn scripted(turns: Vec<Turn>) -> Scripted {
+    let fits = Fits { model: Some("m".to_owned()), ..Fits::default() };
+    let track = Track { name: "all".to_owned(), fits, turns, beyond: Beyond::Error };
+    Scripted::new(Arc::new(Script { file: "models/a.yaml".to_owned(), tracks: vec![track] }))
+}
+
+/// Thoughts, words, calls with input that is JSON and that is not; then answers that end otherwise.
+fn everything() -> Scripted {
+    let call = |name: &str, input| Call { name: name.to_owned(), input };
+    let used = Tokens { input: 100, cache_read: 20, cache_write: 30, output: 40, reasoning: 5, ..Tokens::default() };
+    let first = Answer {
+        thinking: Some("It has to be thought about for a while.".to_owned()),
+        calls: vec![
+            call("Write", json!({ "path": "a.txt", "content": "a long line of text" })),
+            call("patch", json!("not { JSON")),
+        ],
+        stop: Stop::ToolUse,
+        figures: told(used),
+        ..answer("I do it, ünd ät once it is.")
+    };
+    let cut = Answer { stop: Stop::MaxTokens, figures: Figures::Untold, ..answer("Short.") };
+    let refusal = Answer { stop: Stop::Refusal, ..answer("No.") };
+    scripted([first, cut, refusal, answer("")].map(says).to_vec())
 }
 
 /// A request after so many answers.
@@ -92,7 +121,7 @@ fn joined(events: &[Value], path: &[&str]) -> String {
 
 #[tokio::test]
 async fn a_stream_of_anthropic() {
-    let model = scripted(EVERYTHING);
+    let model = everything();
     let (status, pieces) = ask(&model, asking(Protocol::AnthropicMessages, 0, true)).await.unwrap();
     let events = events(&pieces);
     let block = ["content_block_start", "content_block_delta", "content_block_stop"];
@@ -125,7 +154,7 @@ async fn a_stream_of_anthropic() {
 
 #[tokio::test]
 async fn a_stream_of_responses() {
-    let (_, pieces) = ask(&scripted(EVERYTHING), asking(Protocol::OpenaiResponses, 0, true)).await.unwrap();
+    let (_, pieces) = ask(&everything(), asking(Protocol::OpenaiResponses, 0, true)).await.unwrap();
     let events = events(&pieces);
     assert_eq!(
         names(&events),
@@ -173,7 +202,7 @@ async fn a_stream_of_responses() {
         })
     );
     // Without a stream it is the same response.
-    let (_, whole) = ask(&scripted(EVERYTHING), asking(Protocol::OpenaiResponses, 0, false)).await.unwrap();
+    let (_, whole) = ask(&everything(), asking(Protocol::OpenaiResponses, 0, false)).await.unwrap();
     let mut whole: Value = serde_json::from_slice(whole[0].as_ref().unwrap()).unwrap();
     assert_eq!(whole["status"].take(), "completed");
     assert_eq!(&whole["output"], &response["output"]);
@@ -181,7 +210,7 @@ async fn a_stream_of_responses() {
 
 #[tokio::test]
 async fn a_stream_of_chat_completions() {
-    let (_, pieces) = ask(&scripted(EVERYTHING), asking(Protocol::OpenaiChat, 0, true)).await.unwrap();
+    let (_, pieces) = ask(&everything(), asking(Protocol::OpenaiChat, 0, true)).await.unwrap();
     let events = events(&pieces);
     let [first, .., reason, usage, done] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(first["choices"][0]["delta"]["role"], "assistant");
@@ -200,7 +229,7 @@ async fn a_stream_of_chat_completions() {
 
 #[tokio::test]
 async fn later_turns_in_every_protocol_and_without_streams() {
-    let model = scripted(EVERYTHING);
+    let model = everything();
     let whole = async |protocol, answers| {
         let (_, pieces) = ask(&model, asking(protocol, answers, false)).await.unwrap();
         serde_json::from_slice::<Value>(pieces[0].as_ref().unwrap()).unwrap()
@@ -235,30 +264,40 @@ async fn later_turns_in_every_protocol_and_without_streams() {
 
 #[tokio::test]
 async fn errors_count_where_they_end_and_have_the_words_of_their_provider() {
-    let text = "tracks:\n  a:\n    turns:\n      - { error: { status: 529, retry_after: 1500ms, times: 2 }, text: Now. }\n      \
-                - { error: { status: 429, type: insufficient_quota, message: Pay. } }\n";
-    let model = scripted(text);
+    let failure = |status, kind: Option<&str>, message: &str| Failure {
+        status,
+        kind: kind.map(str::to_owned),
+        message: message.to_owned(),
+        retry_after: None,
+        times: None,
+    };
+    let busy = Failure { retry_after: Some(Millis::from_millis(1500)), times: Some(2), ..failure(529, None, "Later.") };
+    let quota = failure(429, Some("insufficient_quota"), "Pay.");
+    let model = || {
+        let never = Turn { answer: None, failure: Some(quota.clone()), ..says(answer("")) };
+        scripted(vec![Turn { failure: Some(busy.clone()), ..says(answer("Now.")) }, never])
+    };
+    let counting = model();
     let [anthropic, responses, _] = Protocol::ALL;
     let statuses = async |run: Option<u128>| {
         let run = run.map(|run| RunId::from_uuid(uuid::Uuid::from_u128(run)));
         let mut statuses = Vec::new();
         for _ in 0..4 {
-            statuses.push(ask(&model, Outgoing { run, ..asking(anthropic, 0, true) }).await.unwrap().0);
+            statuses.push(ask(&counting, Outgoing { run, ..asking(anthropic, 0, true) }).await.unwrap().0);
         }
         statuses
     };
     assert_eq!(statuses(Some(1)).await, [529, 529, 200, 200]);
     assert_eq!(statuses(Some(2)).await, [529, 529, 200, 200], "each run has its own count");
-    let failed = scripted(text).send(asking(anthropic, 0, true)).await.unwrap();
+    let failed = model().send(asking(anthropic, 0, true)).await.unwrap();
     assert!(failed.headers.contains(&("retry-after".to_owned(), "2".to_owned())), "{:?}", failed.headers);
     let body = async |protocol, answers| {
-        let (status, pieces) = ask(&scripted(text), asking(protocol, answers, true)).await.unwrap();
+        let (status, pieces) = ask(&model(), asking(protocol, answers, true)).await.unwrap();
         (status, serde_json::from_slice::<Value>(pieces[0].as_ref().unwrap()).unwrap())
     };
-    let message = "the script wants this request to fail";
     assert_eq!(
         body(anthropic, 0).await,
-        (529, json!({ "type": "error", "error": { "type": "overloaded_error", "message": message } }))
+        (529, json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Later." } }))
     );
     let quota = json!({ "type": "insufficient_quota", "code": "insufficient_quota", "param": null, "message": "Pay." });
     assert_eq!(body(responses, 1).await, (429, json!({ "error": quota })));
@@ -266,8 +305,13 @@ async fn errors_count_where_they_end_and_have_the_words_of_their_provider() {
 
 #[tokio::test(start_paused = true)]
 async fn delays_and_cuts_are_where_the_script_has_them() {
-    let text = "tracks:\n  a:\n    turns:\n      - { text: Words., delay: 5s, delay_between: 1s, cut_after: 3 }\n";
-    let model = scripted(text);
+    let turn = Turn {
+        delay: Millis::from_secs(5),
+        between: Millis::from_secs(1),
+        cut_after: Some(3),
+        ..says(answer("Words."))
+    };
+    let model = scripted(vec![turn]);
     let start = tokio::time::Instant::now();
     let incoming = model.send(asking(Protocol::AnthropicMessages, 0, true)).await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_secs(5));
@@ -281,7 +325,7 @@ async fn delays_and_cuts_are_where_the_script_has_them() {
 
 #[tokio::test]
 async fn counts_and_lists_of_models() {
-    let model = scripted(EVERYTHING);
+    let model = everything();
     let json = async |outgoing| {
         let (_, pieces) = ask(&model, outgoing).await.unwrap();
         serde_json::from_slice::<Value>(pieces[0].as_ref().unwrap()).unwrap()
@@ -305,14 +349,14 @@ async fn counts_and_lists_of_models() {
 async fn a_request_that_fits_no_track_is_told_what_was_asked() {
     let mut asked = asking(Protocol::OpenaiChat, 0, true);
     asked.body = Bytes::from(String::from_utf8_lossy(&asked.body).replace("\"m\"", "\"n\""));
-    let error = ask(&scripted(EVERYTHING), asked).await.unwrap_err().to_string();
+    let error = ask(&everything(), asked).await.unwrap_err().to_string();
     assert!(error.starts_with("no track of `models/a.yaml` fits: the model is `n`, "), "{error}");
     assert!(error.ends_with("tools: custom, Write"), "{error}");
 }
 
 /// What the meter reads of an answer that is whole; none: its figures are not sure.
 fn metered(protocol: Protocol, pieces: &[Result<Bytes, Broken>]) -> Option<Tokens> {
-    let mut answer = Answer::new(protocol, 200);
+    let mut answer = Followed::new(protocol, 200);
     for piece in pieces.iter().flatten() {
         answer.feed(piece);
     }
@@ -331,11 +375,9 @@ proptest! {
         stream in any::<bool>(),
     ) {
         let [input, cache_read, cache_write, reasoning] = figures;
-        let (quoted, output) = (serde_json::to_string(&text).unwrap(), 7);
-        let model = scripted(&format!(
-            "tracks:\n  a:\n    turns:\n      - text: {quoted}\n        thinking: Hm.\n        usage: {{ input: {input}, \
-             cache_read: {cache_read}, cache_write: {cache_write}, reasoning: {reasoning}, output: {output} }}\n"
-        ));
+        let used = Tokens { input, cache_read, cache_write, reasoning, output: 7, ..Tokens::default() };
+        let thinking = Some("Hm.".to_owned());
+        let model = scripted(vec![says(Answer { thinking, figures: told(used), ..answer(&text) })]);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.jsonl");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -343,8 +385,7 @@ proptest! {
         let (place, secrets) = (Place::File(file.clone()), Secrets::default);
         let recorder = Recorder::new(Arc::new(model), place, secrets(), Tapes::default());
         let (_, pieces) = runtime.block_on(ask(&recorder, asked())).unwrap();
-        let told = Tokens { input, cache_read, cache_write, reasoning, output, ..Tokens::default() };
-        prop_assert_eq!(metered(protocol, &pieces), Some(told));
+        prop_assert_eq!(metered(protocol, &pieces), Some(used));
         let player = Player::open(&file, Strictness::Strict, secrets()).unwrap();
         let (_, played) = runtime.block_on(ask(&player, asked())).unwrap();
         prop_assert_eq!(played, pieces);
