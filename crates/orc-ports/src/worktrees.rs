@@ -90,6 +90,12 @@ pub enum WorktreeError {
         /// Where.
         path: String,
     },
+    /// A repository has no commit at all.
+    #[error("the repository `{repository}` has no commit yet, and a private copy starts from one")]
+    Empty {
+        /// Which repository.
+        repository: String,
+    },
     /// A repository has no such branch, tag or commit.
     #[error("the repository `{repository}` has no commit `{wanted}`")]
     NoCommit {
@@ -111,6 +117,12 @@ pub enum WorktreeError {
     #[error("cannot make the box: {what}")]
     Box {
         /// What is missing, and what helps.
+        what: String,
+    },
+    /// Private copies cannot be made here at all.
+    #[error("{what}")]
+    Unavailable {
+        /// Why, and what helps.
         what: String,
     },
     /// git refused.
@@ -290,11 +302,7 @@ pub trait Worktrees: Send + Sync {
 
     /// Removes the references of flows that nobody asks for any more, but those of commits that others need. What only
     /// they held goes from the disk a day later at the earliest.
-    fn forget(
-        &self,
-        flows: BTreeSet<FlowId>,
-        needed: BTreeSet<CommitId>,
-    ) -> BoxFuture<'_, Result<(), WorktreeError>>;
+    fn forget(&self, flows: BTreeSet<FlowId>, needed: BTreeSet<CommitId>) -> BoxFuture<'_, Result<(), WorktreeError>>;
 
     /// All copies there are.
     fn list(&self) -> BoxFuture<'_, Result<Vec<CopyEntry>, WorktreeError>>;

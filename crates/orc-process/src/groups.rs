@@ -10,8 +10,8 @@
 //!
 //! What it must never do: end a process. A group that is not empty is left for the next look.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -104,6 +104,9 @@ impl Groups {
                 ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", limits.memory_bytes)
             };
             set(last, name, limits.memory_bytes)?;
+            if is_two {
+                end_together(last);
+            }
             // A kernel without swap has no such file.
             if last.join(swap).exists() {
                 set(last, swap, swap_bytes)?;
@@ -116,6 +119,15 @@ impl Groups {
     pub(crate) fn remove_left(&self) {
         remove_all(&self.later, Vec::new());
         remove_left(self.parents());
+    }
+}
+
+/// A box that has used up its memory goes as a whole, and not the one of its processes that has most: what is left of it then
+/// would wait for somebody who is gone. Not every kernel and not every delegation has this file.
+fn end_together(directory: &Path) {
+    let file = directory.join("memory.oom.group");
+    if let Err(error) = File::options().write(true).open(&file).and_then(|mut file| file.write_all(b"1")) {
+        tracing::debug!(file = %file.display(), %error, "out of memory, processes of a box end one by one");
     }
 }
 
@@ -449,6 +461,17 @@ mod tests {
         groups.remove_left();
         assert!(left.iter().all(|directory| !directory.exists()));
         assert!(group.directories().iter().all(|directory| directory.is_dir()), "its holder lives");
+    }
+
+    #[test]
+    fn a_group_of_version_2_ends_as_a_whole_where_it_can() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("memory.oom.group");
+        end_together(directory.path());
+        assert!(!file.exists(), "nothing is made that the kernel does not have");
+        fs::write(&file, "0").unwrap();
+        end_together(directory.path());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "1");
     }
 
     #[test]

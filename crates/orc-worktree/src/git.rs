@@ -18,6 +18,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::files;
 
+/// The first git that private copies can be made with: its `merge-tree` writes trees and takes attributes from a commit
+/// (release notes of 2.38 and 2.41).
+const NEEDED: (u32, u32) = (2, 41);
+
 /// How long one call may take. Reading a source of many gigabytes for the first time is the longest.
 const WALL_SECONDS: i64 = 1800;
 /// Bytes of output that are kept in memory.
@@ -125,6 +129,18 @@ impl Git {
     }
 }
 
+/// Why a git cannot be used that calls itself so (`git version 2.40.1`), if it cannot. A version that cannot be read is not
+/// called old.
+#[must_use]
+pub fn too_old(said: &str) -> Option<String> {
+    let version = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    let mut numbers = version.split('.').map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
+    let (least, least_minor) = NEEDED;
+    ((major, minor) < NEEDED)
+        .then(|| format!("git {version} is too old: private copies need {least}.{least_minor} or later"))
+}
+
 impl Call<'_> {
     /// Adds arguments.
     pub(crate) fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
@@ -162,7 +178,7 @@ impl Call<'_> {
         let failed = |why: String| WorktreeError::Git { what, repository: repository.clone(), why };
         let (mut child, input) = self.spawn().map_err(|source| {
             failed(if source.kind() == std::io::ErrorKind::NotFound {
-                "there is no program `git`; install git 2.40 or later".to_owned()
+                format!("there is no program `git`; install git {}.{} or later", NEEDED.0, NEEDED.1)
             } else {
                 source.to_string()
             })
@@ -284,4 +300,25 @@ fn end(child: &mut Child) {
 
 fn pid_of(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_git_is_known_by_its_number() {
+        for (said, older) in [
+            ("git version 2.40.9", true),
+            ("git version 1.99", true),
+            ("git version 2.41.0", false),
+            ("git version 2.47.3 (Apple Git-1)", false),
+            ("git version 3.0", false),
+            ("git", false),
+        ] {
+            assert_eq!(too_old(said).is_some(), older, "{said}");
+        }
+        let why = too_old("git version 2.40.9").unwrap();
+        assert_eq!(why, "git 2.40.9 is too old: private copies need 2.41 or later");
+    }
 }

@@ -45,6 +45,7 @@ use orc_ports::worktrees::{
 };
 
 pub use crate::files::Owner;
+pub use crate::git::too_old;
 pub use crate::inside::{Boxes, Command, Said};
 pub use crate::strategy::{Choice, Probed, Strategy, StrategyError};
 
@@ -84,6 +85,12 @@ pub enum OpenError {
     /// There is no way to make them.
     #[error(transparent)]
     Strategy(#[from] StrategyError),
+    /// The git of this machine cannot do what is needed.
+    #[error("{why}; install a newer git")]
+    Git {
+        /// Which there is, and which is needed.
+        why: String,
+    },
     /// The directory cannot be used.
     #[error("cannot use `{}` for private copies", root.display())]
     Root {
@@ -187,6 +194,10 @@ impl GitWorktrees {
         let root = std::path::absolute(&root).map_err(|error| failed(files::failed("find", &root)(error)))?;
         let failed = |source| OpenError::Root { root: root.clone(), source: Box::new(source) };
         let git = Git::new(&root, program_path).map_err(failed)?;
+        let version = git.at(&root, "").args(["--version"]).done("tell its version").map_err(failed)?.line();
+        if let Some(why) = too_old(&version) {
+            return Err(OpenError::Git { why });
+        }
         let snapshots = Snapshots::new(git.program_path().to_owned());
         let probed = strategy::probe(&root, boxes.as_ref(), owner, &snapshots);
         let strategy = probed.choose(choice, &root)?;

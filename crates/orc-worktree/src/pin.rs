@@ -72,7 +72,7 @@ impl Trees {
         let (bare, inside, shallow) = (next(), next(), next());
         if shallow {
             let why = "it is a shallow clone, of which commits are missing; complete it with `git fetch --unshallow`";
-            return Err(WorktreeError::Git { what: "start from", repository: name, why: why.to_owned() });
+            return Err(WorktreeError::Git { what: "start from what is", repository: name, why: why.to_owned() });
         }
         if !bare && !inside {
             return Err(nowhere());
@@ -89,8 +89,7 @@ impl Trees {
         let full = branch.as_ref().map_or_else(|| wanted.to_owned(), |branch| format!("refs/heads/{branch}"));
         let commit = self.commit(found, &full)?.ok_or_else(|| {
             if spec.base.is_none() {
-                let why = "it has no commit yet; make one first".to_owned();
-                WorktreeError::Git { what: "start from", repository: source.clone(), why }
+                WorktreeError::Empty { repository: source.clone() }
             } else {
                 WorktreeError::NoCommit { repository: source.clone(), wanted: wanted.to_owned() }
             }

@@ -152,7 +152,7 @@ fn what_cannot_be_started_from_is_refused_with_what_helps() {
     assert_eq!(refused(pin(&place, place.source(), &[spec("../gone", None)])), "`../gone` is not in a git repository");
     git(&nowhere, &["init", "-q"]);
     let empty = refused(pin(&place, &nowhere, &[]));
-    assert!(empty.contains("it has no commit yet; make one first"), "{empty}");
+    assert!(empty.ends_with("has no commit yet, and a private copy starts from one"), "{empty}");
     boxes::change(place.source(), "second").unwrap();
     let url = format!("file://{}", place.source().display());
     git(&beside, &["clone", "-q", "--depth=1", &url, "shallow"]);
