@@ -58,7 +58,7 @@ pub(crate) async fn serve_run(inner: Arc<Inner>, way: Arc<Way>, listener: UnixLi
             None => return,
             Some(Ok((stream, _))) => {
                 let served = serve(inner.clone(), Whose::Run(way.clone()), stream, (closed.clone(), room));
-                inner.tasks.spawn("connection of a run", served);
+                inner.beside.spawn("connection of a run", served);
             }
             Some(Err(_)) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
@@ -75,7 +75,7 @@ pub(crate) async fn serve_machine(inner: Arc<Inner>, listener: TcpListener, endi
                 // It is slower without, and that is all.
                 let _ = stream.set_nodelay(true);
                 let served = serve(inner.clone(), Whose::Anybody, stream, (ending.clone(), room));
-                inner.tasks.spawn("connection of the machine", served);
+                inner.beside.spawn("connection of the machine", served);
             }
             Some(Err(_)) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }

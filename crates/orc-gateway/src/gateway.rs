@@ -18,13 +18,13 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::beside::Beside;
 use crate::cassette::{Recorder, Tapes};
 use crate::face;
 use crate::http::{Upstream, UpstreamError};
 use crate::lane::Lane;
 use crate::provider::Provider;
 use crate::shape::{Credential, ProviderKind, ProviderShape, RateLimits, Recording, Shape, Times, Unpriced};
-use crate::tasks::Tasks;
 use crate::till::Till;
 use crate::token::Token;
 use crate::way::Way;
@@ -63,7 +63,7 @@ pub(crate) struct Inner {
     pub(crate) instance: InstanceId,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) till: Arc<Till>,
-    pub(crate) tasks: Tasks,
+    pub(crate) beside: Beside,
     ledger: Arc<dyn Ledger>,
     sockets: PathBuf,
     ways: Mutex<BTreeMap<RunId, Arc<Way>>>,
@@ -133,7 +133,7 @@ impl Inner {
         let listener = listen(&socket).map_err(unheard)?;
         let way = Way::new(opening, token.clone(), watched, before.tokens.as_usage(before.calls, before.micros));
         self.ways().insert(run, way.clone());
-        self.tasks.spawn("door of a run", face::serve_run(self.clone(), way, listener));
+        self.beside.spawn("door of a run", face::serve_run(self.clone(), way, listener));
         Ok(Door { socket, token: token.expose().to_owned() })
     }
 
@@ -169,8 +169,8 @@ impl ModelGateway {
         let place = |source| BuildError::Sockets { path: sockets.clone(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(&sockets).map_err(place)?;
         std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o700)).map_err(place)?;
-        let tasks = Tasks::new(Handle::current());
-        let till = Till::new(ledger.clone(), clock.clone(), tasks.clone());
+        let beside = Beside::new(Handle::current());
+        let till = Till::new(ledger.clone(), clock.clone(), beside.clone());
         let providers = know(providers, times, &clock)?;
         let prices_hash = prices.content_hash().ok().map(|hash| hash.to_string());
         let (ways, ending) = (Mutex::default(), CancellationToken::new());
@@ -183,7 +183,7 @@ impl ModelGateway {
             instance,
             clock,
             till,
-            tasks,
+            beside,
             ledger,
             sockets,
             ways,
@@ -195,7 +195,7 @@ impl ModelGateway {
     /// Takes calls of every open run at a port of this machine, until the end of the gateway.
     pub fn listen(&self, listener: TcpListener) {
         let serving = face::serve_machine(self.inner.clone(), listener, self.inner.ending.clone());
-        self.inner.tasks.spawn("door of the machine", serving);
+        self.inner.beside.spawn("door of the machine", serving);
     }
 }
 
@@ -265,7 +265,7 @@ impl Gateway for ModelGateway {
             self.inner.ending.cancel();
             let runs: Vec<RunId> = self.inner.ways().keys().copied().collect();
             join_all(runs.into_iter().map(|run| self.inner.close(run))).await;
-            self.inner.tasks.end().await;
+            self.inner.beside.end().await;
         }
         .boxed()
     }

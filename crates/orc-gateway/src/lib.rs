@@ -3,6 +3,7 @@
 //! Ring 3. It never decides about a run (it refuses calls and tells notices), never passes a provider's key to anybody, and
 //! changes a request in three places only: credentials, the output limit, and `include_usage`.
 
+mod beside;
 mod call;
 pub mod cassette;
 mod face;
@@ -16,7 +17,6 @@ mod redact;
 mod retry_after;
 mod scripted;
 mod shape;
-mod tasks;
 mod till;
 mod token;
 mod way;

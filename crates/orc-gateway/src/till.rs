@@ -17,7 +17,7 @@ use orc_ports::ledger::Ledger;
 use orc_ports::store::{Guarded, StoreError};
 use tokio::sync::oneshot;
 
-use crate::tasks::Tasks;
+use crate::beside::Beside;
 
 /// How often a settlement is written before it is left to the next start, which counts the call as lost.
 const TRIES: u32 = 6;
@@ -29,7 +29,7 @@ pub(crate) struct Till {
     state: Mutex<State>,
     ledger: Arc<dyn Ledger>,
     clock: Arc<dyn Clock>,
-    tasks: Tasks,
+    beside: Beside,
 }
 
 #[derive(Default)]
@@ -126,8 +126,8 @@ pub(crate) enum Unwritten {
 }
 
 impl Till {
-    pub(crate) fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>, tasks: Tasks) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), ledger, clock, tasks })
+    pub(crate) fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>, beside: Beside) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), ledger, clock, beside })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -219,7 +219,7 @@ impl Till {
         let (tell, reserved) = oneshot::channel();
         let (settle, settled) = oneshot::channel::<Settlement>();
         let till = self.clone();
-        self.tasks.spawn("entries of a call", async move {
+        self.beside.spawn("entries of a call", async move {
             let call = reservation.call;
             let answer = match till.ledger.reserve(reservation).await {
                 Ok(Guarded::Updated) => Ok(()),

@@ -9,13 +9,13 @@ use tokio_util::task::TaskTracker;
 
 /// What runs beside the calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Tasks {
+pub(crate) struct Beside {
     tracker: TaskTracker,
     /// Kept, because whoever drops a call need not stand in a runtime.
     runtime: Handle,
 }
 
-impl Tasks {
+impl Beside {
     pub(crate) fn new(runtime: Handle) -> Self {
         Self { tracker: TaskTracker::new(), runtime }
     }
