@@ -1,7 +1,9 @@
 //! Everything that can be typed.
 
 mod costs;
+mod db;
 mod examples;
+mod logs;
 mod worktrees;
 
 use std::path::PathBuf;
@@ -10,6 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use orc_domain::time::Millis;
 
 pub(crate) use self::costs::{CostsArgs, FigureArgs, FigureForm};
+pub(crate) use self::db::{DbCommand, RetentionArgs};
+pub(crate) use self::logs::{ExportArgs, LogsArgs};
 pub(crate) use self::worktrees::{
     DoctorArgs, GcArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs,
 };
@@ -380,36 +384,6 @@ pub(crate) struct AgentArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct LogsArgs {
-    /// Flows or runs; any unique ending of an id with six characters or more
-    #[arg(required = true)]
-    pub(crate) ids: Vec<String>,
-    /// Only of this step of the flow
-    #[arg(long, value_name = "PATH")]
-    pub(crate) step: Option<String>,
-    /// Go on until all of it is over, in the order of time
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-    /// Only what is not older: `10m`, `2026-03-01T12:30:00Z`
-    #[arg(long, value_name = "DURATION|TIME")]
-    pub(crate) since: Option<String>,
-    /// With what happened to the steps and the flow, in the order of time
-    #[arg(long)]
-    pub(crate) events: bool,
-    /// Lines of agents as they were printed; otherwise their events are put into words
-    #[arg(long)]
-    pub(crate) raw: bool,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
-    /// A run; any unique ending of its id with six characters or more
-    pub(crate) id: String,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct CancelArgs {
     /// A flow, or a run of it, by id or a unique ending of it
     pub(crate) id: String,
@@ -547,39 +521,6 @@ pub(crate) struct AnswerArgs {
     /// Why; an agent that asked is told it
     #[arg(long)]
     pub(crate) reason: Option<String>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum DbCommand {
-    /// Check the database's integrity and our own invariants
-    Check(OutputArgs),
-    /// Write a consistent copy while it is in use
-    Backup {
-        /// The file to write
-        file: PathBuf,
-        /// Replace the file if it is there
-        #[arg(long)]
-        force: bool,
-    },
-    /// Bring the schema up to this program's version
-    Migrate,
-    /// Give unused space back
-    Vacuum,
-    /// What is older than `retention` of the settings keeps it; a holder removes it by itself
-    #[command(after_help = examples::RETENTION)]
-    Retention(RetentionArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RetentionArgs {
-    /// Only show it; as without any option
-    #[arg(long, conflicts_with = "apply")]
-    pub(crate) dry_run: bool,
-    /// Remove it now
-    #[arg(long)]
-    pub(crate) apply: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
