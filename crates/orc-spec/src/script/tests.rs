@@ -179,3 +179,15 @@ fn every_problem_has_its_place_and_what_helps() {
 fn words_of_the_table_are_those_of_the_vocabulary() {
     assert_eq!(keys::STOPS, Stop::ALL.map(Stop::word));
 }
+
+#[test]
+fn the_scripts_that_real_programs_are_tested_with() {
+    let [claude, codex] = [
+        script(include_str!("../../../../tests/models/claude-code.yaml")),
+        script(include_str!("../../../../tests/models/codex.yaml")),
+    ];
+    for script in [claude, codex] {
+        let [first, rest] = script.tracks.as_slice() else { panic!("two tracks: {script:?}") };
+        assert_eq!((first.turns.len(), rest.beyond), (3, Beyond::Last));
+    }
+}
