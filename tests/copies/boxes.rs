@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{as_ann, said, until};
+use crate::support::{World, as_ann, git, said, until};
 use crate::{Board, agent, assert_no_copies, files, pipeline, repository, result, run};
 
 const SECRETS: [&str; 2] = ["open-sesame-4711", "kept-in-a-file-0815"];
@@ -124,6 +124,48 @@ fn a_ceiling_that_came_later_holds_for_flows_that_began_before() {
     assert!(failure.contains(told) && failure.contains("ask whoever owns the settings"), "{failure}");
     let incidents = world.json(&["incidents"]);
     assert_eq!(incidents["incidents"][0]["kind"], "policy", "{incidents}");
+}
+
+#[test]
+fn what_copies_need_of_git_is_said_before_a_flow_begins() {
+    let world = repository();
+    pipeline(&world, "plain", "steps: { it: { run: 'true' } }\n");
+    let programs = world.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    fs::write(programs.join("git"), "#!/bin/sh\necho 'git version 2.40.9'\n").unwrap();
+    fs::set_permissions(programs.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let with_old = |args: &[&str]| said(&world.command(args).env("PATH", &path).output().unwrap());
+    let run = with_old(&["run", "plain"]);
+    assert_eq!(run.code, Some(8), "{}", run.err);
+    assert!(run.err.contains("git 2.40.9 is too old: private copies need 2.41 or later; install"), "{}", run.err);
+    assert!(with_old(&["doctor"]).out.contains("git 2.40.9 is too old"));
+    assert_eq!(world.flow_of("plain"), None);
+}
+
+#[test]
+fn a_repository_without_a_commit_says_what_helps() {
+    let world = World::new();
+    pipeline(&world, "plain", "steps: { it: { run: 'true' } }\n");
+    git(&world.repo(), &["init", "-q"]);
+    let told = world.run_to(8, &["run", "plain"]).err;
+    assert!(told.contains("has no commit yet, and a private copy starts from one"), "{told}");
+    assert!(told.contains("git add . && git commit") && told.contains("worktree: none"), "{told}");
+}
+
+/// A step whose parents were built on each other merges them without a commit of its own.
+#[test]
+fn a_step_that_only_merges_is_not_named_as_the_maker() {
+    let world = repository();
+    let steps =
+        "  a: { run: echo a > a }\n  b: { needs: a, run: echo b > b }\n  c: { needs: [a, b], run: 'test -e b' }\n";
+    pipeline(&world, "line", &format!("steps:\n{steps}"));
+    let flow = run(&world, 0, "line");
+    let document = world.json(&["flows", "show", &flow]);
+    assert_eq!(document["made"][0]["by"], "b", "{document}");
+    let shown = world.json(&["worktrees", "show", &flow]);
+    let steps: Vec<&str> = shown["results"].as_array().unwrap().iter().filter_map(|one| one["step"].as_str()).collect();
+    assert_eq!(steps, ["a", "b"], "{shown}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn elements_that_change_the_same_file_fail_their_step() {
     );
     let explained = world.json(&["explain", &flow, "--step", "each"]);
     let said = &explained["explanations"][0];
-    assert!(text(&said["reason"]).contains("`each[0]` and `each[1]` both changed a.txt"), "{said}");
+    assert!(text(&said["reason"]).contains("`each[0]` and `each[1], each[2]` both changed a.txt"), "{said}");
     assert!(text(&said["unblocked_by"]).contains("`on_conflict`"), "{said}");
     // Nothing of what they made is lost.
     let shown = world.json(&["worktrees", "show", &flow]);

@@ -45,7 +45,7 @@ fn four_that_change_the_same_file_are_named() {
     let WorktreeError::Conflict(conflict) = join(&place, &place.copy(&from)).unwrap_err() else {
         panic!("no conflict")
     };
-    assert_eq!(conflict.to_string(), "`edit[0]` and `edit[1]` both changed d0/f0.txt");
+    assert_eq!(conflict.to_string(), "`edit[0]` and `edit[1], edit[2], edit[3]` both changed d0/f0.txt");
     let error = place.try_prepare("next", &place.copy(&from)).unwrap_err();
     assert_eq!(error.to_string(), conflict.to_string());
     // That attempt left nothing behind that a later one could stumble over.
