@@ -76,7 +76,7 @@ impl ProviderShape {
 pub enum ProviderKind {
     /// One that is reached by HTTP.
     Http(HttpShape),
-    /// One that was made before: a script, a cassette, what records one.
+    /// One that was made before: a script, a cassette.
     Made(Arc<dyn Provider>),
 }
 

@@ -200,10 +200,10 @@ fn refused(f: &mut std::fmt::Formatter<'_>, refusal: Refusal, model: &str, deare
         Refusal::Unpriced { owner } => {
             let owner = name(owner);
             match dearer {
-                Some(option) => write!(f, "no price is known for `{option}` of the model `{model}`, ")?,
-                None => write!(f, "no price is known for the model `{model}`, ")?,
+                Some(option) => write!(f, "no price is known for `{option}` of the model `{model}`: ")?,
+                None => write!(f, "no price is known for the model `{model}`: ")?,
             }
-            write!(f, "and {owner} has a wall in money (`usd`)")
+            write!(f, "{owner} has a wall in money (`usd`), or the settings say `unpriced: refuse`")
         }
     }
 }
