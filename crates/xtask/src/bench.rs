@@ -79,7 +79,7 @@ fn store() -> Result<()> {
 
 fn gateway() -> Result<()> {
     println!("model gateway, with the relay of a box, programs and provider on the same machine:");
-    let example = ["run", "--release", "--quiet", "--package", "orc-gateway", "--example", "overhead"];
+    let example = ["run", "--release", "--quiet", "--package", "orc-cli", "--example", "overhead"];
     for line in read(command("cargo").args(example))?.lines() {
         println!("  {line}");
     }

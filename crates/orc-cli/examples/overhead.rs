@@ -1,4 +1,4 @@
-//! What the gateway costs: `cargo run --release -p orc-gateway --example overhead`.
+//! What the gateway costs: `cargo run --release -p orc-cli --example overhead`.
 //!
 //! A provider, the gateway with the ledger that ships, the relay of a box and the programs are all here and speak through
 //! real sockets. Each call is made twice, directly and through relay and gateway, in turn, so that a busy machine slows
