@@ -164,13 +164,15 @@ impl Progress {
                 self.step(path).state = Shown::Retrying { not_before: *not_before };
             }
             Fact::RunStopRequested { path, reason, .. } => self.step(path).state = Shown::Stopping { reason: *reason },
-            Fact::StepFinished { path, outcome } => {
-                let step = self.step(path);
-                (step.state, step.ended_at) = (Shown::Finished(outcome.clone()), Some(at));
-                if let Some(above) = path.above().filter(|_| step.is_element()) {
-                    self.step(&above).elements_over += 1;
-                }
-            }
+            Fact::StepFinished { path, outcome } => self.note_end(path, outcome, at),
+        }
+    }
+
+    fn note_end(&mut self, path: &StepPath, outcome: &StepOutcome, at: Timestamp) {
+        let step = self.step(path);
+        (step.state, step.ended_at) = (Shown::Finished(outcome.clone()), Some(at));
+        if let Some(above) = path.above().filter(|_| step.is_element()) {
+            self.step(&above).elements_over += 1;
         }
     }
 
@@ -382,6 +384,19 @@ mod tests {
             "  o x             250ms  waits for its next attempt (attempt 2)",
         ];
         assert_eq!(lines, wanted);
+    }
+
+    #[test]
+    fn a_fan_out_whose_elements_are_over_brings_them_together() {
+        let (group, now) = (StepPath::root("group"), Timestamp::from_millis(1_250));
+        let mut progress = progress(&[(group.clone(), Shown::Waiting, Some(2))]);
+        let words = |progress: &Progress| progress.get(&group).unwrap().words(now);
+        for (index, wanted) in [(0, "waits for its 2 elements"), (1, "brings together what its 2 elements made")] {
+            progress.note_end(&group.element(index), &StepOutcome::Succeeded, now);
+            assert!(words(&progress).starts_with(wanted), "{}", words(&progress));
+        }
+        progress.note_end(&group, &StepOutcome::Succeeded, now);
+        assert!(words(&progress).starts_with("succeeded, 2 elements"), "{}", words(&progress));
     }
 
     #[test]
