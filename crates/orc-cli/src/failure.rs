@@ -19,6 +19,11 @@ pub(crate) struct Failure {
 pub(crate) type CommandResult<T = Exit> = Result<T, Failure>;
 
 impl Failure {
+    /// What and why, as one line.
+    pub(crate) fn line(&self) -> String {
+        std::iter::once(&self.what).chain(&self.why).map(String::as_str).collect::<Vec<_>>().join(": ")
+    }
+
     pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
         Self { exit, what: what.into(), why: Vec::new(), hint: None }
     }

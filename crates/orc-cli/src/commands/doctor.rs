@@ -5,6 +5,7 @@
 
 mod boxes;
 mod fix;
+mod models;
 mod toolchains;
 mod trees;
 mod trial;
@@ -116,6 +117,7 @@ fn confinement(context: &Context, choice: Choice, bubblewrap: Option<&str>) -> V
         let seen = boxes::look(&settings, bubblewrap);
         let mut findings = seen.findings;
         findings.push(trees::look(context, seen.sandbox.as_ref(), choice));
+        findings.push(models::look(context, &settings));
         findings
     })
 }
