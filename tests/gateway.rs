@@ -133,7 +133,8 @@ fn real_programs_work_in_boxes_without_network_and_every_token_of_theirs_is_in_t
     let codex = ("codex".to_owned(), 3, tokens(1_700, 0, 2_300, 97, 15));
     assert_eq!(told, [claude, codex]);
     let runs = world.json(&["runs", "list"]);
-    let used: u64 = runs["runs"].as_array().unwrap().iter().map(|run| run["agent"]["usage"]["calls"].as_u64().unwrap()).sum();
+    let used: u64 =
+        runs["runs"].as_array().unwrap().iter().map(|run| run["agent"]["usage"]["calls"].as_u64().unwrap()).sum();
     assert_eq!(used, 6, "{runs}");
 }
 

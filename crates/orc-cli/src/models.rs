@@ -115,6 +115,11 @@ pub(crate) fn keys(models: &Models) -> Vec<String> {
 fn credential(key: Option<&SecretSource>) -> Credential {
     let Some(source) = key else { return Credential::Needless };
     match read_secret(&host::home(), source) {
+        // What no header can hold is no key: whoever never calls a model must not fail for it.
+        Ok(value) if value.chars().any(|letter| !letter.is_ascii_graphic()) => {
+            let hint = format!("what is there has blanks or other characters that no key has; {}", place(source));
+            Credential::Missing { hint }
+        }
         Ok(value) => Credential::Key(Key::new(value)),
         Err(why) => Credential::Missing { hint: format!("{why}; {}", place(source)) },
     }

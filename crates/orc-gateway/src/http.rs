@@ -6,7 +6,7 @@
 
 use std::error::Error as _;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -81,15 +81,6 @@ pub enum UpstreamError {
         /// Which provider.
         provider: String,
     },
-    /// There is no TLS.
-    #[error("cannot prepare connections to the provider `{provider}`")]
-    Client {
-        /// Which provider.
-        provider: String,
-        /// Why.
-        #[source]
-        source: reqwest::Error,
-    },
 }
 
 /// A provider that is reached by HTTP.
@@ -98,7 +89,8 @@ pub struct Upstream {
     base: Url,
     credential: Credential,
     redactor: Redactor,
-    client: Client,
+    /// Made for the first call: the roots of trust of a system are many files, and nobody may ever call.
+    client: OnceLock<Client>,
     times: Times,
     clock: Arc<dyn Clock>,
 }
@@ -107,7 +99,7 @@ impl Upstream {
     /// Prepares the way to a provider; nothing is connected yet.
     ///
     /// # Errors
-    /// When its address or key cannot be used, or the system has no roots of trust.
+    /// When its address or key cannot be used.
     pub fn new(name: &str, shape: &HttpShape, times: Times, clock: Arc<dyn Clock>) -> Result<Self, UpstreamError> {
         let provider = || name.to_owned();
         let base = parse_base(&shape.base_url).map_err(|why| UpstreamError::Address {
@@ -122,6 +114,14 @@ impl Upstream {
         if HeaderValue::from_str(key).is_err() {
             return Err(UpstreamError::Key { provider: provider() });
         }
+        let (credential, redactor) = (shape.credential.clone(), Redactor::new(key));
+        Ok(Self { name: provider(), base, credential, redactor, client: OnceLock::new(), times, clock })
+    }
+
+    fn client(&self) -> Result<&Client, SendError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
         // Whoever comes second is told that there is one already, which is what is wanted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut client = Client::builder()
@@ -129,13 +129,18 @@ impl Upstream {
             .retry(reqwest::retry::never())
             .referer(false)
             .tcp_nodelay(true)
-            .connect_timeout(times.connect.as_std());
-        if is_this_machine(&base) {
+            .connect_timeout(self.times.connect.as_std());
+        if is_this_machine(&self.base) {
             client = client.no_proxy();
         }
-        let client = client.build().map_err(|source| UpstreamError::Client { provider: provider(), source })?;
-        let (credential, redactor) = (shape.credential.clone(), Redactor::new(key));
-        Ok(Self { name: provider(), base, credential, redactor, client, times, clock })
+        let client = client.build().map_err(|error| SendError::Unable {
+            why: format!(
+                "connections to the provider `{}` cannot be prepared: {}; if the system has no certificates, install them (`apt-get install ca-certificates`)",
+                self.name,
+                reason(&error)
+            ),
+        })?;
+        Ok(self.client.get_or_init(|| client))
     }
 
     fn headers(&self, outgoing: &Outgoing) -> Result<HeaderMap, SendError> {
@@ -171,8 +176,8 @@ impl Upstream {
         let headers = self.headers(&outgoing)?;
         let url = address(&self.base, outgoing.protocol, outgoing.want, &outgoing.query);
         let request = match outgoing.want {
-            Want::Models => self.client.get(url),
-            Want::Answer | Want::Count => self.client.post(url).body(outgoing.body),
+            Want::Models => self.client()?.get(url),
+            Want::Answer | Want::Count => self.client()?.post(url).body(outgoing.body),
         };
         let response = tokio::select! {
             response = request.headers(headers).send() => response.map_err(|error| self.failed(error))?,

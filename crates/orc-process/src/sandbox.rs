@@ -30,8 +30,8 @@ use orc_ports::executor::{BoxLimits, StartError};
 pub(crate) use blocking::refusal_of;
 pub use blocking::{BoxError, BoxedCommand, Finished, Stdin, Stdout};
 pub(crate) use line::{
-    Argument, Bounds, Content, Entrance, HOME, Inside, MERGED, Marks, OUTPUT, OWN_PROCESSES, Part, RUN,
-    Request, TEMP, door_at,
+    Argument, Bounds, Content, Entrance, HOME, Inside, MERGED, Marks, OUTPUT, OWN_PROCESSES, Part, RUN, Request, TEMP,
+    door_at,
 };
 
 pub use crate::groups::LimitKind;

@@ -63,7 +63,10 @@ async fn a_sum_that_is_not_what_its_entries_add_up_to_is_named() {
 #[tokio::test]
 async fn everything_else_that_was_changed_is_found_too() {
     let cases = [
-        ("DELETE FROM ledger_open", "is a call whose entries and place among the calls in flight contradict each other"),
+        (
+            "DELETE FROM ledger_open",
+            "is a call whose entries and place among the calls in flight contradict each other",
+        ),
         ("UPDATE instances SET ended_at = 9", "is a call in flight of an instance that is over"),
         ("DELETE FROM ledger_owners WHERE owner LIKE 'flow%'", "it counts below 2 walls, and 1 are listed"),
         ("UPDATE ledger_accounts SET data = replace(data, 'writer', 'reader')", "its hash is another one than its id"),

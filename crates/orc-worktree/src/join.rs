@@ -37,29 +37,18 @@ impl Trees {
 
     /// Where each repository of a copy starts, in their order.
     pub(crate) fn starts(&self, copy: &PrivateCopy) -> Result<Vec<Start>, WorktreeError> {
-        copy.repositories
-            .iter()
-            .map(|one| self.start_of(one, &copy.from, copy.holds_conflict))
-            .collect()
+        copy.repositories.iter().map(|one| self.start_of(one, &copy.from, copy.holds_conflict)).collect()
     }
 
     fn start_of(&self, repository: &Repository, from: &[Tip], one_at_a_time: bool) -> Result<Start, WorktreeError> {
         let store = self.store_of(repository);
-        let mut sides = from
-            .iter()
-            .filter_map(|tip| Some((tip.by.as_str(), tip.tree.0.get(&repository.path)?)));
+        let mut sides = from.iter().filter_map(|tip| Some((tip.by.as_str(), tip.tree.0.get(&repository.path)?)));
         let Some((by, first)) = sides.next() else {
             present(&store, &repository.commit)?;
-            return Ok(Start {
-                commit: repository.commit.clone(),
-                against: None,
-            });
+            return Ok(Start { commit: repository.commit.clone(), against: None });
         };
         present(&store, first)?;
-        let mut start = Start {
-            commit: first.clone(),
-            against: None,
-        };
+        let mut start = Start { commit: first.clone(), against: None };
         let (mut merged, mut against) = (vec![by], Vec::new());
         for (by, theirs) in sides {
             present(&store, theirs)?;
@@ -76,10 +65,7 @@ impl Trees {
         // A copy holds one conflict after another; a step that fails for them names all.
         against.truncate(if one_at_a_time { 1 } else { against.len() });
         let who = against.iter().map(|(_, by, ..)| *by).collect::<Vec<&str>>().join(", ");
-        let files: BTreeSet<String> = against
-            .iter_mut()
-            .flat_map(|(.., files)| std::mem::take(files))
-            .collect();
+        let files: BTreeSet<String> = against.iter_mut().flat_map(|(.., files)| std::mem::take(files)).collect();
         if let Some((ours, _, theirs, _)) = against.into_iter().next() {
             let conflict = conflict(repository, files.into_iter().collect(), ours, &who);
             start.against = Some((theirs.clone(), conflict));
@@ -95,35 +81,19 @@ impl Trees {
         (our_name, their_name): (&str, &str),
     ) -> Result<Merged, WorktreeError> {
         let message = format!("Merge {their_name} into {our_name}\n");
-        store.merge(
-            ours,
-            theirs,
-            MergeWords {
-                author: &self.author,
-                message,
-            },
-        )
+        store.merge(ours, theirs, MergeWords { author: &self.author, message })
     }
 }
 
 fn conflict(repository: &Repository, mut files: Vec<String>, ours: String, theirs: &str) -> Conflict {
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
     files.truncate(MAX_CONFLICT_FILES);
-    Conflict {
-        repository: repository.path.clone(),
-        files,
-        count,
-        ours,
-        theirs: theirs.to_owned(),
-    }
+    Conflict { repository: repository.path.clone(), files, count, ours, theirs: theirs.to_owned() }
 }
 
 fn present(store: &Store<'_>, commit: &CommitId) -> Result<(), WorktreeError> {
     if store.has(commit)? {
         return Ok(());
     }
-    Err(WorktreeError::NoCommit {
-        repository: store.source.clone(),
-        wanted: commit.to_string(),
-    })
+    Err(WorktreeError::NoCommit { repository: store.source.clone(), wanted: commit.to_string() })
 }

@@ -22,7 +22,11 @@ pub static PROVIDER: Table = Table {
             "Where its key is found; without it the usual variable of `anthropic` and `openai`, and none elsewhere.",
         ),
         key("models", ListOf(&Text), "Models that it has, `*` for any characters; without it all."),
-        key("script", Text, "A file with answers instead of a provider: it costs nothing and needs no network."),
+        key(
+            "script",
+            Text,
+            "A file with answers instead of a provider; they are counted and priced by the model that is asked for.",
+        ),
         key("cassette", Text, "A file with recorded answers instead of a provider."),
         key(
             "strict",
