@@ -81,13 +81,13 @@ fn an_agent_is_shown_with_all_that_is_known_of_it() {
 #[test]
 fn an_agent_with_mistakes_is_told_of_and_does_not_hide_others() {
     let world = world();
-    world.write("agents/broken.md", "---\nadapter: command\nmodel: large\n---\nYou.\n");
+    world.write("agents/broken.md", "---\nadapter: command\neffort: high\n---\nYou.\n");
     let listed = world.run_to(0, &["agents", "list"]);
     assert!(listed.out.contains("broken    -        -       -        -        errors: 2\n"), "{}", listed.out);
     assert!(listed.out.contains("\ncoder ") && listed.err.starts_with("agents/broken.md: it cannot be used;"));
     let shown = world.run_to(3, &["agents", "show", "broken"]);
     assert!(shown.out.is_empty() && shown.err.contains("agents/broken.md:3:1"), "{}", shown.err);
-    assert!(shown.err.contains("`adapter: command` cannot honour `model`"), "{}", shown.err);
+    assert!(shown.err.contains("`adapter: command` cannot honour `effort`"), "{}", shown.err);
 }
 
 #[test]
@@ -124,6 +124,6 @@ fn the_schema_of_profiles_is_printed() {
     let world = World::new();
     let schema: serde_json::Value = serde_json::from_str(&world.run_to(0, &["schema", "profile"]).out).unwrap();
     assert_eq!(schema["required"], serde_json::json!(["adapter", "command"]));
-    let model = schema["properties"]["model"]["description"].as_str().unwrap();
-    assert!(model.ends_with("Not with `adapter: command`."), "{model}");
+    let effort = schema["properties"]["effort"]["description"].as_str().unwrap();
+    assert!(effort.ends_with("Not with `adapter: command`."), "{effort}");
 }
