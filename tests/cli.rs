@@ -217,12 +217,12 @@ fn a_command_line_that_makes_no_sense_is_explained() {
     let world = World::new();
     let cases: [(&[&str], &str); 7] = [
         (&[], "Usage: orchestrator"),
-        (&["statsu"], "a similar subcommand exists: 'status'"),
+        (&["doctr"], "a similar subcommand exists: 'doctor'"),
         (&["status", "--outptu", "json"], "a similar argument exists: '--output'"),
         (&["status", "--output", "xml"], "possible values: table, json, jsonl, yaml"),
         (&["resume"], "<IDS>"),
         (&["flows", "list", "--limit", "many"], "invalid value 'many'"),
-        (&["schema", "flow"], "possible values: pipeline, profile, settings"),
+        (&["schema", "flow"], "possible values: pipeline, profile, model, settings"),
     ];
     for (args, message) in cases {
         let said = world.run_to(2, args);
