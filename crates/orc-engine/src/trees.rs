@@ -182,7 +182,8 @@ impl Draft<'_> {
         let tips = match &step.state {
             StepState::Waiting(Wait::Elements(_)) => self.results_of_elements(no),
             StepState::Waiting(Wait::Round(round)) => self.tips_of_body(self.resident.repeat_body(no, round.first)),
-            _ if self.joins(no) => self.results_of_elements(no),
+            // What somebody brought together of it is not lost with the merge that failed.
+            _ if self.joins(no) => self.to_join(no),
             // A thousand elements that made nothing do not each hand on what their fan-out was handed.
             _ if step.origin.element().is_some() && step.merging.so_far().is_none() => return,
             _ => self.starts_from(no),

@@ -215,7 +215,7 @@ impl Shadow {
             match (made, given) {
                 (Some(made), _) if ended_well(step) => self.over(elements, step, made),
                 (None, Some(given)) if all_given && !given.tips.is_empty() => forge.contents(&given.tips),
-                _ => elements,
+                _ => with_so_far(forge, step, elements),
             }
         } else if let Some(given) = given {
             forge.contents(&given.tips)
