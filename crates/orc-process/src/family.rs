@@ -49,6 +49,18 @@ enum Owner {
     Unsettled(u16),
 }
 
+impl Owner {
+    /// Whether a child of ours is to be taken in. One in our own group is, unless a run is named, what another part of this
+    /// program started and waits for: to collect it would take its exit status away. While it is in the middle of `exec`
+    /// nothing is named.
+    const fn is_ours(self, in_own_group: bool) -> bool {
+        match self {
+            Self::Run(_) => true,
+            Self::Unknown | Self::Unsettled(_) => !in_own_group,
+        }
+    }
+}
+
 /// Looks at an unsettled orphan, at least a millisecond each while a run waits for it, before nobody believes any more
 /// that it will tell: its memory is closed to us for good, or it is stuck on its way out.
 const MOST_LOOKS: u16 = 1000;
@@ -152,8 +164,7 @@ impl Family {
             Some(run) => Owner::Run(run),
             None => self.named_owner(pid, looks),
         };
-        let is_ours = owner != Owner::Unknown || stat.group != self.own_group;
-        is_ours.then_some(Orphan { start_ticks: stat.start_ticks, group: stat.group, owner })
+        owner.is_ours(stat.group == self.own_group).then_some(Orphan { start_ticks: stat.start_ticks, group: stat.group, owner })
     }
 
     fn named_owner(&self, pid: i32, looks: u16) -> Owner {
