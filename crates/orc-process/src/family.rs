@@ -164,7 +164,11 @@ impl Family {
             Some(run) => Owner::Run(run),
             None => self.named_owner(pid, looks),
         };
-        owner.is_ours(stat.group == self.own_group).then_some(Orphan { start_ticks: stat.start_ticks, group: stat.group, owner })
+        owner.is_ours(stat.group == self.own_group).then_some(Orphan {
+            start_ticks: stat.start_ticks,
+            group: stat.group,
+            owner,
+        })
     }
 
     fn named_owner(&self, pid: i32, looks: u16) -> Owner {
