@@ -14,7 +14,7 @@ use orc_process::sandbox::{BoxUser, BoxedCommand, Sandbox, SandboxSettings, Stdi
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref()) {
+    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref(), &orc_process::hands::NoHands) {
         return Ok(code);
     }
     let directory = PathBuf::from(arguments.next().context("boxed DIRECTORY PROGRAM ARGUMENT...")?);

@@ -17,7 +17,7 @@ mod init;
 mod landlock;
 mod limits;
 mod masks;
-mod programs;
+pub(crate) mod programs;
 mod refusals;
 mod seccomp;
 mod targets;
@@ -26,13 +26,16 @@ mod watch;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-/// Runs one of the three programs if that is what `word`, the first argument, asks for; else `None`.
+use crate::hands::Hands;
+
+/// Runs one of the three programs if that is what `word`, the first argument, asks for; else `None`. A tool host has `hands`
+/// beside its own tools.
 #[must_use]
-pub fn run(word: Option<&OsStr>) -> Option<ExitCode> {
+pub fn run(word: Option<&OsStr>, hands: &'static dyn Hands) -> Option<ExitCode> {
     match word?.to_str()? {
         "box-enter" => Some(enter::run()),
         "box-init" => Some(init::run()),
-        "tool-host" => Some(host::run()),
+        "tool-host" => Some(host::run(hands)),
         _ => None,
     }
 }

@@ -30,6 +30,7 @@ mod disk;
 pub mod egress;
 mod family;
 mod groups;
+pub mod hands;
 mod input;
 pub mod inside;
 mod launch;

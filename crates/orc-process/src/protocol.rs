@@ -12,11 +12,13 @@ use orc_ports::executor::Exit;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::hands::{Use, Used};
+
 /// Version of these frames.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest frame, in bytes, without its length.
 pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
-/// Tools of a host.
+/// Tools of every host; [`crate::hands::Hands`] bring more.
 pub const TOOLS: [&str; 3] = ["spawn", "read", "write"];
 
 /// What a host is asked for.
@@ -51,7 +53,8 @@ pub struct Call {
     pub tool: Tool,
     /// Working directory of a program; where relative paths count from.
     pub cwd: PathBuf,
-    /// Milliseconds after which it is killed; none: no bound. Files are not bounded in time.
+    /// Milliseconds after which a program is killed, and a use of other tools ends; none: no bound. Files are not bounded in
+    /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
     /// Bounds.
@@ -67,7 +70,7 @@ pub const MAX_FILE_BYTES: usize = 2 * MAX_STREAM_BYTES;
 /// Bounds of a call; 0, and whatever is more, is [`MAX_STREAM_BYTES`] or [`MAX_FILE_BYTES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallLimits {
-    /// Bytes of each stream of output that come back, or of a file that is read.
+    /// Bytes of each stream of output that come back, of a file that is read, or of the text of other tools.
     #[serde(default)]
     pub bytes: u64,
 }
@@ -90,6 +93,8 @@ pub enum Tool {
         /// Its content.
         bytes: Bytes,
     },
+    /// Uses one of the tools that were brought.
+    Use(Use),
 }
 
 /// A program to run.
@@ -125,13 +130,16 @@ pub enum Answer {
     Hello {
         /// [`VERSION`].
         version: u32,
-        /// [`TOOLS`].
+        /// [`TOOLS`], and those that were brought.
         tools: Vec<String>,
     },
-    /// A program has started.
+    /// A program has started, or a tool says how far it is.
     Progress {
         /// Of which call.
         id: u64,
+        /// In a line; none: a program has started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
     },
     /// The end of a call.
     Result {
@@ -184,6 +192,8 @@ pub enum Content {
     Written,
     /// Where paths lead, in the order asked for.
     Paths(Vec<PathFacts>),
+    /// What came of a use.
+    Used(Used),
 }
 
 /// Exit status of a program.

@@ -66,7 +66,7 @@ impl<R: Read, W: Write> Talk<R, W> {
     }
 
     fn wait_for_start(&mut self, id: u64) {
-        assert_eq!(self.hear(), Some(Answer::Progress { id }));
+        assert_eq!(self.hear(), Some(Answer::Progress { id, text: None }));
     }
 
     fn sh(&mut self, script: &str) -> (Ended, String, String) {

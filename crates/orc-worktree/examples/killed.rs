@@ -26,7 +26,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use uuid::Uuid;
 
 fn main() -> anyhow::Result<ExitCode> {
-    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref()) {
+    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref(), &orc_process::hands::NoHands) {
         return Ok(code);
     }
     let mut arguments = std::env::args().skip(1);

@@ -30,7 +30,7 @@ use uuid::Uuid;
 const LEFT: u32 = 20_000;
 
 fn main() -> anyhow::Result<ExitCode> {
-    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref()) {
+    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref(), &orc_process::hands::NoHands) {
         return Ok(code);
     }
     let mut arguments = std::env::args().skip(1);

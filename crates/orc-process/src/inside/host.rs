@@ -7,10 +7,11 @@
 //! Paths are opened as they were asked for and never through a link: who asks finds out where links lead first
 //! ([`Request::Stat`]), judges that, and names it.
 //!
-//! Where to go next: `program` (a call that runs one), `files`.
+//! Where to go next: `program` (a call that runs one), `files`, `uses` (tools that were brought).
 
 mod files;
 mod program;
+mod uses;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,6 +24,7 @@ use std::thread::JoinHandle;
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 use tokio::time::Instant;
 
+use crate::hands::{Group, Hands};
 use crate::proc;
 use crate::protocol::{self, Answer, Blame, Call, Failure, FrameError, Outcome, Request, Resources, Tool};
 
@@ -33,19 +35,30 @@ const MOST_CALLS: usize = 64;
 struct Host {
     answers: Mutex<File>,
     live: Mutex<BTreeMap<u64, Live>>,
+    hands: &'static dyn Hands,
+    env: BTreeMap<String, String>,
 }
 
 /// A call that has no result yet.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Live {
-    /// The group of its program, as long as that was not collected.
-    group: Option<Pid>,
-    /// The last signal that it was asked to end with.
-    asked: Option<Signal>,
+    /// Those of its programs.
+    groups: Vec<Group>,
+    /// How it was asked to end, at last.
+    asked: Option<Asked>,
 }
 
-pub(super) fn run() -> ExitCode {
-    let (host, requests) = match set_up() {
+/// How a call is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// Its programs may tidy up.
+    Kindly,
+    /// They may not.
+    Surely,
+}
+
+pub(super) fn run(hands: &'static dyn Hands) -> ExitCode {
+    let (host, requests) = match set_up(hands) {
         Ok(made) => made,
         Err(error) => {
             let _ = writeln!(io::stderr(), "tool-host: {error}");
@@ -60,7 +73,7 @@ pub(super) fn run() -> ExitCode {
 }
 
 /// Takes the two streams where no program finds them.
-fn set_up() -> io::Result<(Arc<Host>, File)> {
+fn set_up(hands: &'static dyn Hands) -> io::Result<(Arc<Host>, File)> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let apart = |fd: rustix::fd::BorrowedFd<'_>| -> io::Result<OwnedFd> { Ok(rustix::io::fcntl_dupfd_cloexec(fd, 3)?) };
@@ -69,13 +82,18 @@ fn set_up() -> io::Result<(Arc<Host>, File)> {
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
     orc_kernel::close_on_exec_from(3)?;
-    let host = Host { answers: Mutex::new(answers.into()), live: Mutex::default() };
+    #[expect(clippy::disallowed_methods, reason = "what the box gives to its program is for the tools of that")]
+    let env =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let host = Host { answers: Mutex::new(answers.into()), live: Mutex::default(), hands, env: env.collect() };
     Ok((Arc::new(host), requests.into()))
 }
 
 impl Host {
     fn serve(self: &Arc<Self>, mut requests: File) -> Result<(), FrameError> {
-        self.say(&Answer::Hello { version: protocol::VERSION, tools: protocol::TOOLS.map(str::to_owned).to_vec() });
+        let mut tools = protocol::TOOLS.map(str::to_owned).to_vec();
+        tools.extend(self.hands.names());
+        self.say(&Answer::Hello { version: protocol::VERSION, tools });
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         let ended = loop {
             match protocol::read(&mut requests) {
@@ -90,7 +108,7 @@ impl Host {
             }
         };
         for live in self.live().values_mut() {
-            live.end(Signal::KILL);
+            live.end(Asked::Surely);
         }
         for thread in threads {
             // Whoever panicked has said so.
@@ -143,13 +161,24 @@ impl Host {
             }
             Tool::Read { path } => files::read(&call.cwd.join(path), bytes),
             Tool::Write { path, bytes } => files::write(&call.cwd.join(path), &bytes.0, call.id),
+            Tool::Use(wanted) => self.lift(&wanted, &uses::Ground::new(self, call.id, call.cwd, call.deadline, bytes)),
         }
     }
 
     fn cancel(&self, id: u64) {
         // One that is not known has its result on the way.
         if let Some(live) = self.live().get_mut(&id) {
-            live.end(if live.asked.is_none() { Signal::TERM } else { Signal::KILL });
+            live.end(if live.asked.is_none() { Asked::Kindly } else { Asked::Surely });
+        }
+    }
+
+    /// Has a group ended with its call; one that was asked to end before is told now.
+    fn watch(&self, id: u64, group: &Group) {
+        if let Some(live) = self.live().get_mut(&id) {
+            live.groups.push(group.clone());
+            if let Some(asked) = live.asked {
+                group.end(asked == Asked::Surely);
+            }
         }
     }
 
@@ -179,17 +208,10 @@ impl Host {
 }
 
 impl Live {
-    /// Asks its program to end; one that has not started yet is told when it has.
-    fn end(&mut self, signal: Signal) {
-        self.asked = Some(signal);
-        if let Some(group) = self.group {
-            // It may have ended. CONT, because a stopped program would not hear TERM.
-            let _ = rustix::process::kill_process_group(group, signal);
-            let _ = rustix::process::kill_process_group(group, Signal::CONT);
-            if signal == Signal::KILL {
-                // It may have gone into another group. Its number still means it: it was not collected.
-                let _ = rustix::process::kill_process(group, signal);
-            }
+    fn end(&mut self, asked: Asked) {
+        self.asked = Some(asked);
+        for group in &self.groups {
+            group.end(asked == Asked::Surely);
         }
     }
 }

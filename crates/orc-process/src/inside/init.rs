@@ -91,7 +91,7 @@ fn serve(control: &Arc<Control>, mut reader: UnixStream) -> Result<(), String> {
     let outcome = match started {
         Err(failure) => Outcome::Failed(failure),
         Ok(child) => {
-            control.say(&Answer::Progress { id });
+            control.say(&Answer::Progress { id, text: None });
             if control.cancelled.load(Ordering::SeqCst) {
                 signal_all(Signal::TERM);
             }

@@ -12,10 +12,10 @@ use crate::launch::{self, Wanted};
 use crate::protocol::{Blame, Failure};
 
 /// Standard input, output and error output.
-pub(super) type Stdios = [Stdio; 3];
+pub(crate) type Stdios = [Stdio; 3];
 
 /// Starts the program as the leader of a group of its own.
-pub(super) fn start(
+pub(crate) fn start(
     argv: &[String],
     env: &BTreeMap<String, String>,
     cwd: &Path,
@@ -42,6 +42,6 @@ pub(super) fn start(
 }
 
 /// A failure as it goes over the wire.
-pub(super) fn failure(what: Blame, error: &io::Error) -> Failure {
+pub(crate) fn failure(what: Blame, error: &io::Error) -> Failure {
     Failure { what, errno: Errno::from_io_error(error).map(Errno::raw_os_error), why: error.to_string() }
 }

@@ -6,19 +6,19 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags};
 use tokio::time::Instant;
 
-use super::{Host, Live};
+use super::Host;
+use crate::hands::{Group, ended, is_later};
 use crate::inside::programs;
-use crate::protocol::{Answer, Blame, Bytes, Content, Ended, Failure, MAX_STREAM_BYTES, Outcome, Spawn, Streams};
+use crate::protocol::{Answer, Blame, Bytes, Content, Failure, MAX_STREAM_BYTES, Outcome, Spawn, Streams};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 16 * 1024;
@@ -65,24 +65,19 @@ impl Host {
             Ok(child) => child,
             Err(failure) => return Outcome::Failed(failure),
         };
-        let group = Pid::from_raw(child.id().cast_signed());
-        if let Some(live) = self.live().get_mut(&id) {
-            live.group = group;
-            if let Some(signal) = live.asked {
-                live.end(signal);
-            }
-        }
-        self.say(&Answer::Progress { id });
+        let group = Group::new(Pid::from_raw(child.id().cast_signed()));
+        self.watch(id, &group);
+        self.say(&Answer::Progress { id, text: None });
         let mut running = match Running::new(child, stdin.0, bytes.min(MAX_STREAM_BYTES)) {
             Ok(running) => running,
             Err((mut child, error)) => {
-                self.let_go(id);
+                group.let_go();
                 let _ = child.wait();
                 return Outcome::Failed(programs::failure(Blame::Exhausted, &error));
             }
         };
         while !running.is_over(until) {}
-        self.let_go(id);
+        group.let_go();
         let exit = running.child.wait();
         let [stdout, stderr] = running.outputs.map(Output::finish);
         match exit {
@@ -94,22 +89,6 @@ impl Host {
             }),
             Err(error) => Outcome::Failed(programs::failure(Blame::Program, &error)),
         }
-    }
-
-    /// Kills the group; before its leader is collected, so that the number still means it.
-    fn let_go(&self, id: u64) {
-        let mut live = self.live();
-        if let Some(live) = live.get_mut(&id) {
-            live.end(Signal::KILL);
-            *live = Live { group: None, ..*live };
-        }
-    }
-}
-
-fn ended(status: ExitStatus) -> Ended {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Code(code),
-        (None, signal) => Ended::Signal(signal.unwrap_or_default()),
     }
 }
 
@@ -171,10 +150,6 @@ impl Running {
 fn unblocked(pipe: OwnedFd) -> io::Result<File> {
     rustix::fs::fcntl_setfl(pipe.as_fd(), OFlags::NONBLOCK)?;
     Ok(pipe.into())
-}
-
-fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 impl Output {
