@@ -8,4 +8,5 @@
 //! Where to go next: [`talk`] (what is said between brain and model), [`wire`] (the same in the words of each protocol),
 //! [`hands`] (the tools, as they run inside).
 
+pub mod brain;
 pub mod talk;
