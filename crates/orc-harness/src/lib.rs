@@ -9,4 +9,6 @@
 //! [`hands`] (the tools, as they run inside).
 
 pub mod brain;
+pub mod hands;
+pub mod record;
 pub mod talk;

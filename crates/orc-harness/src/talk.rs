@@ -127,7 +127,7 @@ pub enum Effort {
 /// What a model says, in pieces. The pieces of one block follow each other; an answer without a stream is the same pieces at
 /// once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "said", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Said {
     /// More of a text.
     Text {
