@@ -316,7 +316,7 @@ fn a_step_that_used_up_its_budget_of_tool_calls_is_stopped() {
     assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
     assert_eq!(all_told(&world), ["failed budgetExceeded failed spend"]);
     assert_eq!(runs_of(&world)[0]["agent"]["usage"]["tool_calls"], 4);
-    assert!(said.out.contains("its budget of `tool_calls` was used up"), "{}", said.out);
+    assert!(said.out.contains("its budget of `tool_calls` was reached"), "{}", said.out);
     assert_gone(&world);
 }
 

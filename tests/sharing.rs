@@ -254,7 +254,7 @@ fn a_flow_that_took_its_time_ends_out_of_budget() {
     assert_eq!(lines(world.repo().join("journal")), ["budget_exhausted"]);
     assert!(said.out.contains("slow budget_exhausted"), "{}", said.out);
     let explained = world.run_to(0, &["explain", &flow]).out;
-    assert!(explained.contains("its budget of `time` was used up"), "{explained}");
+    assert!(explained.contains("its budget of `time` was reached"), "{explained}");
 }
 
 /// A flow that may call models twice, whose agent calls three times; then the flow waits for somebody.
@@ -289,10 +289,13 @@ fn a_wall_that_is_raised_lets_the_flow_go_on() {
     let running = world.start(&["run", "costly"]);
     let request = asked(&world);
     let shown = world.run_to(0, &["approvals", "show", &request]).out;
-    assert!(shown.contains("The budget of `model_calls` is used up"), "{shown}");
+    assert!(shown.contains("The budget of `model_calls` is reached: 3 of 2 calls of models are used"), "{shown}");
     let flow = world.flow_of("costly").unwrap();
     let explained = world.run_to(0, &["explain", &flow]).out;
-    assert!(explained.contains("its budget of `model_calls` was used up"), "{explained}");
+    assert!(
+        explained.contains("its budget of `model_calls` was reached") && explained.contains("3 of 2"),
+        "{explained}"
+    );
     let status = world.json(&["status"]);
     assert!(status["needs_you"].to_string().contains(&request), "{status}");
     assert_eq!(lines(world.repo().join("journal")), ["a"], "nothing starts meanwhile");

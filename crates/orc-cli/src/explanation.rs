@@ -216,7 +216,7 @@ fn live_flow(facts: &Facts<'_>, phase: Phase, stop: &Stop) -> (Timestamp, String
         ),
         Stop::Force { by, at } => (*at, format!("being ended at once by {by}; {part}"), steps),
         Stop::Exhausted { wall, at } => {
-            let reason = format!("its budget of `{}` is used up, so it is being ended: {part}", wall.word());
+            let reason = format!("its budget of `{}` is reached, so it is being ended: {part}", wall.word());
             (*at, reason, format!("{steps}, or a cancel"))
         }
     }
@@ -432,7 +432,9 @@ fn finished(facts: &Facts<'_>, step: &Step, outcome: &StepOutcome) -> (String, S
         StepOutcome::Succeeded | StepOutcome::NoChange => outcome_words(outcome),
         StepOutcome::Skipped(_) => outcome_words(outcome),
         StepOutcome::Cancelled => match step.origin.element() {
-            Some(_) if facts.past.cancel.is_none() => "a sibling failed, and the fan-out is `fail_fast`".to_owned(),
+            Some(_) if facts.past.cancel.is_none() && ended_at_wall(facts).is_none() => {
+                "a sibling failed, and the fan-out is `fail_fast`".to_owned()
+            }
             _ => cancelled_by(facts),
         },
         StepOutcome::Failed(failure) => {
@@ -510,8 +512,19 @@ fn cancelled_by(facts: &Facts<'_>) -> String {
         (None, FlowState::Live { stop: Stop::Cancel { by, .. } | Stop::Force { by, .. }, .. }) => {
             format!("the flow was cancelled by {by}")
         }
-        (None, _) => "it was no longer wanted; by whom is not known".to_owned(),
+        (None, _) => ended_at_wall(facts).unwrap_or_else(|| "it was no longer wanted; by whom is not known".to_owned()),
     }
+}
+
+/// The wall that ended the flow, if one did, with its figures.
+fn ended_at_wall(facts: &Facts<'_>) -> Option<String> {
+    let head = &facts.flow.head;
+    let exhausted = match head.state {
+        FlowState::Live { stop: Stop::Exhausted { .. }, .. } => true,
+        FlowState::Finished { outcome, .. } => outcome == FlowOutcome::BudgetExhausted,
+        _ => false,
+    };
+    exhausted.then(|| format!("its flow ended at a wall: {}", head.detail))
 }
 
 /// A state in a few words, for parents.

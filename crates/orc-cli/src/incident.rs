@@ -66,7 +66,7 @@ pub(crate) fn of_request(request: &Request) -> Option<Incident> {
         flow: Some(request.flow),
         pipeline: None,
         step: None,
-        what: format!("its budget of `{}` is used up, and nothing more of it starts", wall.word()),
+        what: format!("its budget of `{}` is reached, and nothing more of it starts", wall.word()),
         who: "whoever may raise it",
         command: format!("orchestrator approvals show {}", request.id),
         open: true,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::agent::Usage;
+use crate::meter::Shortfall;
 use crate::money::UsdMicros;
 use crate::time::Millis;
 
@@ -81,6 +82,21 @@ impl Budget {
         .into_iter()
         .find_map(|(wall, is_over)| is_over.then_some(wall))
     }
+
+    /// The figures at a wall that `usage` has reached; none for time, which is judged elsewhere.
+    #[must_use]
+    pub fn figures(&self, wall: Wall, usage: &Usage, times: u32) -> Option<Shortfall> {
+        let micros = |usd: UsdMicros| u64::try_from(usd.as_micros()).unwrap_or(0);
+        let (limit, spent) = match wall {
+            Wall::Time => return None,
+            Wall::ModelCalls => (self.model_calls, usage.calls),
+            Wall::ToolCalls => (self.tool_calls, usage.tool_calls),
+            Wall::Tokens => (self.tokens, usage.tokens()),
+            Wall::Usd => (self.usd.map(micros), micros(usage.cost)),
+        };
+        let limit = limit?.saturating_mul(u64::from(times.max(1)));
+        Some(Shortfall { limit, spent, ..Shortfall::default() })
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +111,9 @@ mod tests {
         assert_eq!(budget.reached(&used(3, 0), 1), Some(Wall::ModelCalls));
         assert_eq!(budget.reached(&used(0, 500_000), 1), Some(Wall::Usd));
         assert_eq!(budget.reached(&used(3, 500_000), 2), None);
+        let figures = budget.figures(Wall::Usd, &used(0, 1_250_000), 2).map(|figures| figures.told(Wall::Usd));
+        assert_eq!(figures.as_deref(), Some("$1.25 of $1.00 are used"));
+        assert_eq!(budget.figures(Wall::Time, &used(0, 0), 1), None);
         assert_eq!(Budget::default().reached(&used(u64::MAX, i64::MAX), 1), None);
     }
 }

@@ -9,6 +9,7 @@ use crate::confine::Violation;
 use crate::flow::{FlowOutcome, StepOutcome};
 use crate::hold::HoldReason;
 use crate::ids::{FlowId, MessageId, RequestId, RunId, WorkspaceId};
+use crate::meter::Shortfall;
 use crate::path::StepPath;
 use crate::principal::Principal;
 use crate::request::Answer;
@@ -209,6 +210,9 @@ pub enum Fact {
         path: Option<StepPath>,
         /// Which.
         wall: Wall,
+        /// The figures; none for a wall of time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        short: Option<Shortfall>,
     },
     /// The provider of its model takes no calls until then.
     RunParked {

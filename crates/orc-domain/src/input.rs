@@ -11,7 +11,7 @@ use crate::confine::Violation;
 use crate::flow::{Artifact, FlowOutcome};
 use crate::hold::HoldReason;
 use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId};
-use crate::meter::Owner;
+use crate::meter::{Owner, Shortfall};
 use crate::path::StepPath;
 use crate::principal::Principal;
 use crate::request::{Answer, Standing};
@@ -86,6 +86,8 @@ pub enum Input {
         whose: Owner,
         /// Which.
         wall: Wall,
+        /// By how much.
+        short: Shortfall,
     },
     /// The provider of a run's model takes no calls for now: the run gives its place up until then.
     RunParked {

@@ -209,16 +209,64 @@ pub enum Refusal {
         owner: Owner,
         /// Which.
         wall: Wall,
-        /// What was spent below it, in units of the wall (micro-dollars, tokens, calls).
-        spent: u64,
-        /// Its limit, likewise.
-        limit: u64,
+        /// By how much.
+        short: Shortfall,
     },
     /// A wall counts money, and nobody knows what the model costs.
     Unpriced {
         /// Whose.
         owner: Owner,
     },
+}
+
+/// How far a wall is from covering a call; amounts in units of the wall: micro-dollars, tokens, calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// The wall.
+    pub limit: u64,
+    /// What was spent below it.
+    pub spent: u64,
+    /// What calls in flight hold.
+    pub held: u64,
+    /// What the call needs to be set aside at least; 0: there was none, the wall is used up.
+    pub needed: u64,
+    /// Tokens of output in that: the fewest that the call can do with.
+    pub output: u64,
+}
+
+impl Shortfall {
+    /// In words, numbers with their units.
+    #[must_use]
+    pub fn told(&self, wall: Wall) -> String {
+        let amount = |amount: u64| match wall {
+            Wall::Usd => UsdMicros::from_micros(i64::try_from(amount).unwrap_or(i64::MAX)).to_string(),
+            Wall::ModelCalls | Wall::ToolCalls | Wall::Tokens | Wall::Time => amount.to_string(),
+        };
+        let unit = match wall {
+            Wall::Usd => "",
+            Wall::Tokens => " tokens",
+            Wall::ModelCalls => " calls of models",
+            Wall::ToolCalls => " calls of tools",
+            Wall::Time => " of its time",
+        };
+        let mut text = format!("{} of {}{unit} are used", amount(self.spent), amount(self.limit));
+        if self.held > 0 {
+            text.push_str(&format!(", {} are held by calls in flight", amount(self.held)));
+        }
+        match (wall, self.needed) {
+            (_, 0) => {}
+            (Wall::ModelCalls | Wall::ToolCalls | Wall::Time, needed) => {
+                text.push_str(&format!(", and the next call needs {needed}"));
+            }
+            (Wall::Usd | Wall::Tokens, needed) => text.push_str(&format!(
+                ", and the next call needs {} set aside: its input at most, and the {} tokens of output that it cannot do \
+                 without",
+                amount(needed),
+                self.output
+            )),
+        }
+        text
+    }
 }
 
 /// What stands below one wall.
@@ -247,14 +295,21 @@ impl Level {
         walls.into_iter().find_map(|(wall, is_met)| is_met.then_some(wall))
     }
 
-    fn refusal(&self, owner: Owner, wall: Wall) -> Refusal {
+    fn refusal(&self, (owner, wall): (Owner, Wall), ask: &Ask, floor: u64) -> Refusal {
         let usd = self.limits.usd.map_or(0, |usd| u64::try_from(usd.as_micros()).unwrap_or(0));
-        let (spent, limit) = match wall {
-            Wall::ModelCalls => (self.spent.calls, self.limits.calls.unwrap_or(0)),
-            Wall::Tokens => (self.spent.tokens, self.limits.tokens.unwrap_or(0)),
-            Wall::Usd | Wall::Time | Wall::ToolCalls => (self.spent.micros, usd),
+        let limit = match wall {
+            Wall::ModelCalls => self.limits.calls.unwrap_or(0),
+            Wall::Tokens => self.limits.tokens.unwrap_or(0),
+            Wall::Usd | Wall::Time | Wall::ToolCalls => usd,
         };
-        Refusal::Wall { owner, wall, spent, limit }
+        let of = |amount: Amount| match wall {
+            Wall::ModelCalls => amount.calls,
+            Wall::Tokens => amount.tokens,
+            Wall::Usd | Wall::Time | Wall::ToolCalls => amount.micros,
+        };
+        let (spent, held, needed) = (of(self.spent), of(self.reserved), of(ask.worst(floor)));
+        let output = floor.saturating_mul(ask.answers.max(1));
+        Refusal::Wall { owner, wall, short: Shortfall { limit, spent, held, needed, output } }
     }
 }
 
@@ -318,8 +373,10 @@ impl Meter {
             return Some(Refusal::Unpriced { owner });
         }
         let floor = ask.floor();
-        self.levels(above)
-            .find_map(|(owner, level)| level.met(ask, floor, level.spent).map(|wall| level.refusal(owner, wall)))
+        self.levels(above).find_map(|(owner, level)| {
+            let wall = level.met(ask, floor, level.spent)?;
+            Some(level.refusal((owner, wall), ask, floor))
+        })
     }
 
     /// Sets aside what a call could use at most, below all of `above` that are watched. Asking again for a call in flight

@@ -14,6 +14,7 @@ use crate::budget::Wall;
 use crate::confine::Violation;
 use crate::flow::StepNo;
 use crate::ids::{ContentHash, FlowId, InstanceId, MessageId, RunId};
+use crate::meter::Shortfall;
 use crate::path::StepPath;
 use crate::principal::Principal;
 use crate::request::Answer;
@@ -72,6 +73,9 @@ pub struct AgentRun {
     pub answer: Option<String>,
     /// Why it ended, where that is known.
     pub stop: Option<AgentStop>,
+    /// At which figures it reached the wall of its step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short: Option<Shortfall>,
 }
 
 /// A message to an agent in a conversation.
@@ -383,7 +387,7 @@ impl fmt::Display for Cause {
             Self::Reported => f.write_str("it says that it failed"),
             Self::Silent(after) => write!(f, "it said nothing for {after} and was ended"),
             Self::Looping => f.write_str("it did the same again and again and was ended"),
-            Self::Wall(wall) => write!(f, "its budget of `{}` was used up", wall.word()),
+            Self::Wall(wall) => write!(f, "its budget of `{}` was reached", wall.word()),
         }
     }
 }

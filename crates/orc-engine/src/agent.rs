@@ -148,7 +148,8 @@ impl Draft<'_> {
 
     /// A run ended after it was asked to for a reason of its own.
     pub(crate) fn stopped_for(&mut self, no: StepNo, id: RunId, reason: StopReason) {
-        let silence = self.resident.flow.runs.get(&id).and_then(|run| run.agent.as_ref()).map(|agent| agent.silence);
+        let agent = self.resident.flow.runs.get(&id).and_then(|run| run.agent.as_ref());
+        let (silence, short) = (agent.map(|agent| agent.silence), agent.and_then(|agent| agent.short));
         let (family, cause, stop) = match reason {
             StopReason::Silence => {
                 let cause = Cause::Silent(silence.unwrap_or(Millis::ZERO));
@@ -157,7 +158,11 @@ impl Draft<'_> {
             StopReason::Wall(wall) => (ErrorFamily::BudgetExceeded, Cause::Wall(wall), AgentStop::Spend),
             _ => (ErrorFamily::Unknown, Cause::Looping, AgentStop::Looping),
         };
-        let failure = failed(family, cause);
+        let detail = match reason {
+            StopReason::Wall(wall) => short.map_or_else(String::new, |short| short.told(wall)),
+            _ => String::new(),
+        };
+        let failure = Failure { detail, ..failed(family, cause) };
         self.take(Transition::RunStoppedFailed);
         self.note_stop(no, id, stop);
         self.finish_run(no, id, RunOutcome::Failed(failure.clone()));

@@ -243,9 +243,10 @@ impl Draft<'_> {
     }
 
     /// Asks whether a wall may be raised.
-    pub(crate) fn open_wall_request(&mut self, wall: Wall, timeout: Millis) {
+    pub(crate) fn open_wall_request(&mut self, wall: Wall, figures: &str, timeout: Millis) {
         let raised = self.resident.flow.head.raised;
-        let message = format!("The budget of `{}` is used up. Raise it by as much again?", wall.word());
+        let figures = if figures.is_empty() { String::new() } else { format!(": {figures}") };
+        let message = format!("The budget of `{}` is reached{figures}. Raise it by as much again?", wall.word());
         let (label, kind) = (format!("wall {}#{raised}", wall.word()), RequestKind::Wall(wall));
         let request = self.request(Question { label, step: None, kind, message, timeout });
         self.open(request);

@@ -130,8 +130,8 @@ impl Draft<'_> {
             Input::RunEnded { run, ending, told } => self.on_live(*run, |draft, no| {
                 draft.run_ended(no, *run, ending, told.as_ref());
             }),
-            Input::CallRefused { run, whose, wall } => self.on_live(*run, |draft, no| {
-                draft.call_refused(no, *run, (*whose, *wall));
+            Input::CallRefused { run, whose, wall, short } => self.on_live(*run, |draft, no| {
+                draft.call_refused(no, *run, (*whose, *wall), *short);
             }),
             Input::RunParked { run, provider, until, why } => self.on_live(*run, |draft, no| {
                 draft.run_parked(no, *run, (provider, *until), why);

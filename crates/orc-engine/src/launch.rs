@@ -132,6 +132,7 @@ impl Draft<'_> {
             messages: call.messages.clone(),
             answer: None,
             stop: None,
+            short: None,
         };
         let artifacts = self.artifacts_of(no)?;
         self.begin_run(no, (run, attempt, wake), Some(agent), artifacts);

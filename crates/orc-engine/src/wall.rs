@@ -6,7 +6,7 @@ use orc_domain::event::Fact;
 use orc_domain::flow::{Phase, StepNo, StepOutcome, Stop};
 use orc_domain::hold::{HoldReason, HoldScope};
 use orc_domain::ids::RunId;
-use orc_domain::meter::{Limits, Owner};
+use orc_domain::meter::{Limits, Owner, Shortfall};
 use orc_domain::run::{Cause, ErrorFamily, Failure, RunOutcome, StopReason, WakeReason};
 use orc_domain::time::{Millis, Timestamp};
 use orc_domain::transition::Transition;
@@ -40,7 +40,7 @@ impl Draft<'_> {
         if self.stopping(id).is_some() {
             return;
         }
-        self.reach_step_wall(no, id, wall);
+        self.reach_step_wall(no, id, wall, budget.figures(wall, &used, 1));
     }
 
     /// Looks at the walls of a flow that has something left to do. True when it reached one.
@@ -53,22 +53,24 @@ impl Draft<'_> {
         }
         let late = head.time_over.is_some_and(|at| at <= self.now).then_some(Wall::Time);
         let Some(wall) = late.or_else(|| budget.reached(&head.usage, head.raised)) else { return false };
-        self.at_wall(wall, budget.on_exhausted);
+        let figures = budget.figures(wall, &head.usage, head.raised);
+        self.at_wall(wall, figures, budget.on_exhausted);
         true
     }
 
-    fn at_wall(&mut self, wall: Wall, on_exhausted: OnExhausted) {
-        self.tell(Fact::WallReached { path: None, wall });
+    fn at_wall(&mut self, wall: Wall, short: Option<Shortfall>, on_exhausted: OnExhausted) {
+        self.tell(Fact::WallReached { path: None, wall, short });
+        let figures = figures(wall, short);
         match on_exhausted {
             OnExhausted::Fail => {
                 self.take(Transition::FlowWallEnds);
-                self.exhaust(wall);
+                self.exhaust(wall, &figures);
             }
             OnExhausted::Wait(patience) => {
                 self.take(Transition::FlowWallWaits);
-                self.hold(None, HoldReason::Wall(wall), "", None);
+                self.hold(None, HoldReason::Wall(wall), &figures, None);
                 self.edit_head(|head| head.time_over = None);
-                self.open_wall_request(wall, patience);
+                self.open_wall_request(wall, &figures, patience);
             }
         }
     }
@@ -89,10 +91,10 @@ impl Draft<'_> {
     }
 
     /// The gateway refused a call: what is left below the wall is of no use to a model, so the wall is reached.
-    pub(crate) fn call_refused(&mut self, no: StepNo, id: RunId, (whose, wall): (Owner, Wall)) {
+    pub(crate) fn call_refused(&mut self, no: StepNo, id: RunId, (whose, wall): (Owner, Wall), short: Shortfall) {
         let is_stopping = self.stopping(id).is_some();
         match whose {
-            Owner::Run(_) if !is_stopping => self.reach_step_wall(no, id, wall),
+            Owner::Run(_) if !is_stopping => self.reach_step_wall(no, id, wall, Some(short)),
             Owner::Run(_) => {}
             Owner::Flow(_) | Owner::Gateway => {
                 let own = whose == Owner::Flow(self.flow_id());
@@ -100,7 +102,7 @@ impl Draft<'_> {
                 let goes_on = matches!(self.live(), Some((Phase::Main, Stop::None)));
                 if goes_on && !self.is_at_wall() {
                     // Who is below a wall of a flow above cannot have it raised.
-                    self.at_wall(wall, on_exhausted.unwrap_or_default());
+                    self.at_wall(wall, Some(short), on_exhausted.unwrap_or_default());
                 }
                 // What is not stopped with its flow waits with it; `finally` has nothing left to wait for.
                 if self.stopping(id).is_none() {
@@ -108,17 +110,22 @@ impl Draft<'_> {
                         self.take(Transition::RunFlowWall);
                         self.ask_to_stop(no, id, StopReason::FlowWall(wall), false);
                     } else {
-                        self.reach_step_wall(no, id, wall);
+                        self.reach_step_wall(no, id, wall, Some(short));
                     }
                 }
             }
         }
     }
 
-    fn reach_step_wall(&mut self, no: StepNo, id: RunId, wall: Wall) {
+    fn reach_step_wall(&mut self, no: StepNo, id: RunId, wall: Wall, short: Option<Shortfall>) {
         self.take(Transition::RunWall);
         let path = Some(self.step(no).path.clone());
-        self.tell(Fact::WallReached { path, wall });
+        self.tell(Fact::WallReached { path, wall, short });
+        self.edit_run(no, id, |run| {
+            if let Some(agent) = &mut run.agent {
+                agent.short = short;
+            }
+        });
         self.ask_to_stop(no, id, StopReason::Wall(wall), false);
     }
 
@@ -164,26 +171,29 @@ impl Draft<'_> {
         self.wall_held().is_some() || self.wall_request().is_some()
     }
 
-    fn wall_held(&self) -> Option<Wall> {
+    /// The wall that holds the flow, with its figures in words.
+    fn wall_held(&self) -> Option<(Wall, &str)> {
         self.resident.flow.head.holds.iter().find_map(|hold| match (&hold.scope, hold.reason) {
-            (HoldScope::Flow, HoldReason::Wall(wall)) => Some(wall),
+            (HoldScope::Flow, HoldReason::Wall(wall)) => Some((wall, &*hold.note)),
             _ => None,
         })
     }
 
-    fn exhaust(&mut self, wall: Wall) {
+    fn exhaust(&mut self, wall: Wall, figures: &str) {
         let at = self.now;
-        self.edit_head(|head| head.detail = format!("its budget of `{}` was used up", wall.word()));
+        let figures = if figures.is_empty() { String::new() } else { format!(": {figures}") };
+        self.edit_head(|head| head.detail = format!("its budget of `{}` was reached{figures}", wall.word()));
         self.stop_main(Stop::Exhausted { wall, at });
     }
 
     /// Somebody raised the wall, or nobody will.
     pub(crate) fn wall_answered(&mut self, raised: bool) {
-        let Some(wall) = self.wall_held() else { return };
+        let Some((wall, figures)) = self.wall_held() else { return };
+        let figures = figures.to_owned();
         self.lift(None, HoldReason::Wall(wall));
         if !raised {
             self.take(Transition::FlowWallKept);
-            return self.exhaust(wall);
+            return self.exhaust(wall, &figures);
         }
         self.take(Transition::FlowWallRaised);
         let time = self.resident.pipeline.budget.and_then(|budget| budget.time);
@@ -193,4 +203,8 @@ impl Draft<'_> {
             head.time_over = time.map(|time| now + time);
         });
     }
+}
+
+fn figures(wall: Wall, short: Option<Shortfall>) -> String {
+    short.map_or_else(String::new, |short| short.told(wall))
 }

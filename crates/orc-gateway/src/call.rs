@@ -240,7 +240,7 @@ impl Inner {
                 }
                 Err(SendError::Unable { why }) => {
                     untaken(flight, 0);
-                    return Err(Untaken::Final(Trouble::Gateway { why }));
+                    return Err(Untaken::Final(Trouble::Unable { why }));
                 }
                 Err(SendError::Unreachable { why, .. }) => (Failure { everybody: true, named: None, why }, 0, false),
                 Err(SendError::Silent { why, .. }) => (Failure { everybody: false, named: None, why }, 0, true),

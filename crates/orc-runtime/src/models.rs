@@ -72,7 +72,9 @@ fn notices(shell: &Arc<Shell>, flow: FlowId) -> Notices {
             Notice::Used(_) => return,
             // Nothing that could be raised: the program has been told, and ends.
             Notice::Refused(Refusal::Unpriced { .. }) => return,
-            Notice::Refused(Refusal::Wall { owner, wall, .. }) => Input::CallRefused { run, whose: owner, wall },
+            Notice::Refused(Refusal::Wall { owner, wall, short }) => {
+                Input::CallRefused { run, whose: owner, wall, short }
+            }
             Notice::Parked { provider, until, why } => Input::RunParked { run, provider, until, why },
         };
         router.deliver(flow, clock.now(), input);

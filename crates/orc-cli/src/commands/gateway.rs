@@ -94,8 +94,8 @@ fn walls(args: &GatewayArgs) -> CommandResult<Vec<(Owner, Limits)>> {
 fn tell(notice: &Notice) {
     match notice {
         Notice::Used(_) => {}
-        Notice::Refused(Refusal::Wall { wall, .. }) => {
-            say(&format!("refused: what is left of `{}` is not enough for an answer", wall.word()))
+        Notice::Refused(Refusal::Wall { wall, short, .. }) => {
+            say(&format!("refused at the wall `{}`: {}", wall.word(), short.told(*wall)))
         }
         Notice::Refused(Refusal::Unpriced { .. }) => {
             say("refused: nobody knows what this model costs, and --usd limits money; name its price in `prices:`")

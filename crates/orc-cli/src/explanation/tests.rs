@@ -1,7 +1,7 @@
 //! Every state that a step can be in, with what is said about it.
 
 use orc_domain::action::AgentAction;
-use orc_domain::budget::Usage;
+use orc_domain::budget::{Usage, Wall};
 use orc_domain::event::{Event, EventBody, Fact};
 use orc_domain::expr::Template;
 use orc_domain::flow::{Element, FlowHead, FlowSpec, Merging, SkipReason, TakenOver};
@@ -368,6 +368,20 @@ fn finished_steps_say_how_and_what_can_be_done() {
         check(&over(flow.clone(), FlowOutcome::Failed), 0, "finished", reason, who);
         check(&flow, 0, "finished", reason, if who == retry { "once the flow is over" } else { who });
     }
+}
+
+#[test]
+fn what_a_wall_ended_says_which_with_its_figures() {
+    let detail = "its budget of `usd` was reached: $0.00 of $0.50 are used";
+    let mut flow = flow_with(finished(StepOutcome::Cancelled));
+    flow.head.detail = detail.to_owned();
+    let wanted = format!("its flow ended at a wall: {detail}");
+    check(&over(flow.clone(), FlowOutcome::BudgetExhausted), 0, "finished", &wanted, "orchestrator retry flow_");
+    flow.head.state = FlowState::Live {
+        phase: Phase::Main,
+        stop: Stop::Exhausted { wall: Wall::Usd, at: Timestamp::from_millis(1) },
+    };
+    check(&flow, 0, "finished", &wanted, "once the flow is over");
 }
 
 #[test]

@@ -16,6 +16,8 @@ use crate::view::columns::clean_line;
 
 /// Characters of a question that are shown.
 const QUESTION: usize = 160;
+/// Characters of what is said of a hold: the figures of a wall fit in.
+const NOTE: usize = 240;
 
 /// A wait: what it waits for, and who ends it.
 pub(super) fn waiting(facts: &Facts<'_>, step: &Step, wait: &Wait) -> (String, String) {
@@ -189,9 +191,9 @@ pub(crate) fn words(hold: &Hold, now: Timestamp) -> String {
     let why = match hold.reason {
         HoldReason::Paused => format!("paused by {} {age} ago", hold.by),
         HoldReason::ParentHeld => format!("the flow that it is a child of is held, for {age}"),
-        HoldReason::Wall(wall) => format!("its budget of `{}` was used up {age} ago", Wall::word(wall)),
+        HoldReason::Wall(wall) => format!("its budget of `{}` was reached {age} ago", Wall::word(wall)),
     };
-    let note = if hold.note.is_empty() { String::new() } else { format!(": {}", clean_line(&hold.note, QUESTION)) };
+    let note = if hold.note.is_empty() { String::new() } else { format!(": {}", clean_line(&hold.note, NOTE)) };
     let until = hold.until.map_or_else(String::new, |until| format!(", for {} more", until.since(now)));
     format!("{why}{note}{until}")
 }

@@ -97,6 +97,7 @@ fn agent(last_output_at: Option<Timestamp>) -> AgentRun {
         messages: Vec::new(),
         answer: None,
         stop: None,
+        short: None,
     }
 }
 
@@ -440,7 +441,7 @@ fn steps() -> Vec<Case> {
             &format!("lets {other} go on"),
             &[&format!("orchestrator explain {other}")],
         ),
-        case(held_flow(HoldReason::Wall(Wall::Tokens), None), 0, &["`tokens` was used up 6s ago"], "ann", &approve),
+        case(held_flow(HoldReason::Wall(Wall::Tokens), None), 0, &["`tokens` was reached 6s ago"], "ann", &approve),
         case(flow_with_run(pending), 0, &["being started, for 2s"], "the start of its process", &[&logs]),
         case(
             flow_with_run(running(None)),
@@ -563,7 +564,7 @@ fn flows() -> Vec<Case> {
         flow_case(finally, &["`finally`, for 30s more"], "its steps", &[&watch]),
         flow_case(stopped(cancel), &["being cancelled by os:5"], "a second cancel", &[&force]),
         flow_case(stopped(Stop::Force { by, at: at(2) }), &["ended at once"], "its steps", &[&watch]),
-        flow_case(stopped(exhausted), &["`usd` is used up"], "a cancel", &[&force]),
+        flow_case(stopped(exhausted), &["`usd` is reached"], "a cancel", &[&force]),
         flow_case(
             queued(other_flow()),
             &["`db` is full", "`deploy`, live"],
@@ -584,7 +585,7 @@ fn flows() -> Vec<Case> {
             &other,
             &[&format!("orchestrator explain {other}")],
         ),
-        flow_case(held_flow(HoldReason::Wall(Wall::Tokens), None), &["`tokens` was used up"], "ann", &[&approve]),
+        flow_case(held_flow(HoldReason::Wall(Wall::Tokens), None), &["`tokens` was reached"], "ann", &[&approve]),
     ]
 }
 

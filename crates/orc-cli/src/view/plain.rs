@@ -53,7 +53,10 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
             let reason = if reason.is_empty() { String::new() } else { format!(": {}", clean(reason)) };
             Some(format!("{} by {}{reason}", answer.word(), event.body.actor))
         }
-        Fact::WallReached { wall, .. } => Some(format!("its budget of `{}` is used up", wall.word())),
+        Fact::WallReached { wall, short, .. } => {
+            let figures = short.map_or_else(String::new, |short| format!(": {}", short.told(*wall)));
+            Some(format!("its budget of `{}` is reached{figures}", wall.word()))
+        }
         Fact::RunParked { provider, until, why, .. } => {
             let left = until.since(event.body.at);
             Some(format!("the provider `{provider}` takes no calls for {left}: {}", clean(why)))
@@ -123,7 +126,7 @@ fn held(reason: HoldReason, note: &str, by: &Principal) -> String {
     match reason {
         HoldReason::Paused => format!("paused by {by}{note}"),
         HoldReason::ParentHeld => "held with the flow that it is a child of".to_owned(),
-        HoldReason::Wall(wall) => format!("held: its budget of `{}` is used up", wall.word()),
+        HoldReason::Wall(wall) => format!("held: its budget of `{}` is reached", wall.word()),
     }
 }
 

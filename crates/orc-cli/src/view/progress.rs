@@ -349,8 +349,8 @@ pub(crate) fn stop_words(reason: StopReason) -> &'static str {
         StopReason::StartDeadline => "its start was not confirmed",
         StopReason::Silence => "it said nothing for too long",
         StopReason::Looping => "it did the same again and again",
-        StopReason::Wall(_) => "its budget is used up",
-        StopReason::FlowWall(_) => "the budget of its flow is used up",
+        StopReason::Wall(_) => "its budget is reached",
+        StopReason::FlowWall(_) => "the budget of its flow is reached",
         StopReason::Parked(_) => "the provider of its model takes no calls for now",
     }
 }

@@ -351,7 +351,9 @@ fn with_demand_the_money_is_spent_before_anybody_is_refused() {
                 Verdict::Refused(refusal) => break refusal,
             }
         };
-        assert_eq!(refusal, Refusal::Wall { owner: flow(), wall: Wall::Usd, spent, limit });
+        let Refusal::Wall { owner, wall: Wall::Usd, short } = refusal else { panic!("{refusal:?}") };
+        assert_eq!((owner, short.spent, short.limit), (flow(), spent, limit));
+        assert!(short.spent + short.needed > short.limit, "seed {seed}: {short:?} is none");
         assert!(spent + small > limit, "seed {seed}: refused at {spent} of {limit}, a small answer costs {small}");
         for (which, grant) in open {
             let used = usage(&mut dice, &ask, grant);
@@ -441,7 +443,11 @@ fn the_lowest_of_several_walls_counts_and_the_first_that_is_met_refuses() {
     assert_eq!(meter.reserve(call(2), &above, &sonnet_ask(Some(1))), Verdict::Wait(run(0)));
     assert_eq!(meter.reserve(call(2), &[flow(), gateway()], &sonnet_ask(Some(1))), Verdict::Wait(flow()));
     meter.settle(call(1), Amount { micros: 500_000, tokens: 9, calls: 1 });
-    let refusal = Refusal::Wall { owner: run(0), wall: Wall::ModelCalls, spent: 1, limit: 1 };
+    let refusal = Refusal::Wall {
+        owner: run(0),
+        wall: Wall::ModelCalls,
+        short: Shortfall { limit: 1, spent: 1, held: 0, needed: 1, output: 1 },
+    };
     assert_eq!(meter.reserve(call(2), &above, &sonnet_ask(Some(1))), Verdict::Refused(refusal));
     assert!(matches!(meter.reserve(call(3), &[flow(), gateway()], &sonnet_ask(Some(1))), Verdict::Granted(_)));
 }
@@ -529,6 +535,10 @@ fn what_a_provider_bills_beyond_a_reservation_counts() {
     meter.watch(flow(), dollars("0.50"), Amount::default());
     let Verdict::Granted(_) = meter.reserve(call(1), &[flow()], &sonnet_ask(Some(1_000))) else { panic!() };
     meter.settle(call(1), Amount { micros: 700_000, tokens: 1, calls: 1 });
-    let refusal = Refusal::Wall { owner: flow(), wall: Wall::Usd, spent: 700_000, limit: 500_000 };
-    assert_eq!(meter.reserve(call(2), &[flow()], &sonnet_ask(Some(0))), Verdict::Refused(refusal));
+    let Verdict::Refused(Refusal::Wall { wall: Wall::Usd, short, .. }) =
+        meter.reserve(call(2), &[flow()], &sonnet_ask(Some(0)))
+    else {
+        panic!("more than its limit is spent")
+    };
+    assert_eq!((short.spent, short.limit), (700_000, 500_000));
 }

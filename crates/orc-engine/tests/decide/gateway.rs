@@ -5,7 +5,7 @@ use orc_domain::effect::{Decision, EffectKind};
 use orc_domain::flow::{FlowOutcome, StepState};
 use orc_domain::graph::Pipeline;
 use orc_domain::input::{Ending, Input};
-use orc_domain::meter::{Limits, Owner};
+use orc_domain::meter::{Limits, Owner, Shortfall};
 use orc_domain::money::UsdMicros;
 use orc_domain::request::Answer;
 use orc_domain::run::{StopReason, WakeReason};
@@ -25,10 +25,14 @@ fn budgeted(on_exhausted: OnExhausted) -> Scene {
     Scene::begin_with(Pipeline { budget, ..pipeline(steps, vec![step("f")]) }, 10)
 }
 
+const FIGURES: &str = "$4.50 of $5.00 are used, and the next call needs $1.02 set aside: its input at most, and the 36095 tokens \
+                       of output that it cannot do without";
+
 fn refused(scene: &mut Scene, path: &str, whose: Option<Owner>) -> Decision {
     let run = scene.run(path);
     let whose = whose.unwrap_or(Owner::Run(run));
-    scene.hear(Input::CallRefused { run, whose, wall: Wall::Usd })
+    let short = Shortfall { limit: 5_000_000, spent: 4_500_000, held: 0, needed: 1_020_000, output: 36_095 };
+    scene.hear(Input::CallRefused { run, whose, wall: Wall::Usd, short })
 }
 
 fn parked(scene: &mut Scene, path: &str, until: Timestamp) -> Decision {
@@ -67,7 +71,7 @@ fn a_call_refused_at_the_wall_of_its_step_ends_the_attempt_and_is_not_tried_agai
     assert_eq!(stops(&refused(&mut scene, "a", None)), [(StopReason::Wall(Wall::Usd), GRACE)]);
     assert!(refused(&mut scene, "a", None).is_empty(), "told again it is no news");
     ends(&mut scene, "a");
-    assert_eq!(scene.picture(), ["a: failed: its budget of `usd` was used up"]);
+    assert_eq!(scene.picture(), [format!("a: failed: its budget of `usd` was reached: {FIGURES}")]);
 }
 
 #[test]
@@ -82,6 +86,7 @@ fn a_call_refused_at_the_wall_of_its_flow_ends_the_flow() {
     assert_eq!(starts(&ends(&mut scene, "b")), ["f"]);
     scene.deliver("f");
     assert_eq!(scene.outcome(), Some(FlowOutcome::BudgetExhausted));
+    assert_eq!(scene.flow().head.detail, format!("its budget of `usd` was reached: {FIGURES}"));
 }
 
 #[test]
@@ -98,7 +103,9 @@ fn at_a_wall_that_may_be_raised_the_run_is_stopped_and_runs_again_when_it_is() {
         [(StopReason::FlowWall(Wall::Usd), GRACE)],
         "one request is enough"
     );
-    assert_eq!(scene.flow().requests.len(), 1);
+    let asked: Vec<&str> = scene.flow().requests.values().map(|request| &*request.message).collect();
+    assert_eq!(asked, [format!("The budget of `usd` is reached: {FIGURES}. Raise it by as much again?")]);
+    assert_eq!(scene.flow().head.holds[0].note, FIGURES);
     scene.deliver("b");
     assert_eq!(scene.picture(), ["a: ready", "b: succeeded", "c: blocked", "f: blocked"], "what happened counts");
     assert_eq!(wake(&scene, "a").map(|(_, wake)| wake), Some(WakeReason::Recovery { lost: first }));

@@ -36,7 +36,7 @@ fn a_wall_that_fails_ends_what_runs_and_finally_still_runs() {
     assert_eq!(starts(&scene.end("c", Ending::Failed(exit(1)))), ["f"]);
     scene.deliver("f");
     assert_eq!(scene.outcome(), Some(FlowOutcome::BudgetExhausted));
-    assert_eq!(scene.flow().head.detail, "its budget of `model_calls` was used up");
+    assert_eq!(scene.flow().head.detail, "its budget of `model_calls` was reached: 5 of 5 calls of models are used");
 }
 
 #[test]
@@ -154,14 +154,17 @@ fn a_step_at_its_wall_fails_and_is_not_tried_again() {
     assert_eq!(stops(&scene.heard("a", 3)), [(StopReason::Wall(Wall::ModelCalls), GRACE)]);
     assert_eq!(stops(&scene.heard("a", 4)), []);
     scene.end_after("a", Ending::Failed(exit(143)), 4);
-    assert_eq!(scene.picture(), ["a: failed: its budget of `model_calls` was used up"]);
+    assert_eq!(
+        scene.picture(),
+        ["a: failed: its budget of `model_calls` was reached: 3 of 3 calls of models are used"]
+    );
     assert_eq!(scene.flow().head.usage.calls, 4);
     let time = Budget { time: Some(secs(30)), ..Budget::default() };
     let mut scene = Scene::begin(vec![step("a").budget(time).retry(3, secs(1))], vec![]);
     scene.started("a");
     scene.wait(secs(30));
     scene.fail("a");
-    assert_eq!(scene.picture(), ["a: failed: its budget of `time` was used up"]);
+    assert_eq!(scene.picture(), ["a: failed: its budget of `time` was reached"]);
 }
 
 #[test]

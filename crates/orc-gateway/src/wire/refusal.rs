@@ -2,13 +2,11 @@
 //!
 //! A wall is told in the form at which programs end at once instead of trying again: Anthropic's 403 `permission_error`
 //! and OpenAI's 429 `insufficient_quota`, both seen with real programs. `x-should-retry: false` says the same to the
-//! providers' own libraries. Failures of a provider arrive here after the gateway itself has tried for as long as it does.
+//! providers' own libraries. What nobody can carry out, however often it is tried, is told in the same form. Failures of a provider arrive here after the gateway itself has tried for as long as it does.
 
 use bytes::Bytes;
-use orc_domain::budget::Wall;
 use orc_domain::meter::{Owner, Refusal};
 use orc_domain::model::Protocol;
-use orc_domain::money::UsdMicros;
 use serde_json::json;
 
 use super::request::BadRequest;
@@ -59,6 +57,11 @@ pub enum Trouble {
         why: String,
         /// Seconds after which it may be asked again, where that is known.
         after: Option<u64>,
+    },
+    /// There is nobody to send it to, and trying again does not help: no key, no script for it, no record of it.
+    Unable {
+        /// What is missing, and what helps.
+        why: String,
     },
     /// The gateway itself cannot: the ledger does not answer.
     Gateway {
@@ -133,7 +136,9 @@ impl Trouble {
 
     fn form(&self) -> Form {
         let (anthropic, openai) = match self {
-            Self::Refused { .. } => ((403, "permission_error"), (429, "insufficient_quota", "insufficient_quota")),
+            Self::Refused { .. } | Self::Unable { .. } => {
+                ((403, "permission_error"), (429, "insufficient_quota", "insufficient_quota"))
+            }
             Self::Model { .. } => ((404, "not_found_error"), (404, "invalid_request_error", "model_not_found")),
             Self::Request(_) => ((400, "invalid_request_error"), (400, "invalid_request_error", "invalid_request")),
             Self::Encoding { .. } => {
@@ -169,6 +174,7 @@ impl std::fmt::Display for Trouble {
             Self::Path { path } => write!(f, "the model gateway has nothing at `{path}`"),
             Self::Token => f.write_str("this key is not known to the model gateway, or what it was for is over"),
             Self::Provider { provider, why, .. } => write!(f, "the provider `{provider}` does not answer: {why}"),
+            Self::Unable { why } => f.write_str(why),
             Self::Gateway { why } => write!(f, "the model gateway cannot carry out the call: {why}"),
         }
     }
@@ -181,21 +187,8 @@ fn refused(f: &mut std::fmt::Formatter<'_>, refusal: Refusal, model: &str, deare
         Owner::Run(run) => format!("the run {run}"),
     };
     match refusal {
-        Refusal::Wall { owner, wall, spent, limit } => {
-            let amount = |amount: u64| match wall {
-                Wall::Usd => UsdMicros::from_micros(i64::try_from(amount).unwrap_or(i64::MAX)).to_string(),
-                _ => amount.to_string(),
-            };
-            let unit = match wall {
-                Wall::Usd => "",
-                Wall::Tokens => " tokens",
-                Wall::ModelCalls => " calls of models",
-                Wall::ToolCalls => " calls of tools",
-                Wall::Time => " of its time",
-            };
-            let (owner, spent, limit) = (name(owner), amount(spent), amount(limit));
-            write!(f, "the wall `{}` of {owner} is reached: {spent} of {limit}{unit} are used, ", wall.word())?;
-            f.write_str("and what is left does not cover this call")
+        Refusal::Wall { owner, wall, short } => {
+            write!(f, "the wall `{}` of {} is reached: {}", wall.word(), name(owner), short.told(wall))
         }
         Refusal::Unpriced { owner } => {
             let owner = name(owner);
@@ -210,14 +203,17 @@ fn refused(f: &mut std::fmt::Formatter<'_>, refusal: Refusal, model: &str, deare
 
 #[cfg(test)]
 mod tests {
+    use orc_domain::budget::Wall;
     use orc_domain::ids::{FlowId, RunId};
+    use orc_domain::meter::Shortfall;
     use serde_json::Value;
 
     use super::*;
 
     fn wall(wall: Wall, spent: u64, limit: u64) -> Trouble {
         let owner = Owner::Flow(FlowId::from_uuid(uuid::Uuid::from_u128(7)));
-        let refusal = Refusal::Wall { owner, wall, spent, limit };
+        let short = Shortfall { limit, spent, held: 0, needed: 4_000_000, output: 36_095 };
+        let refusal = Refusal::Wall { owner, wall, short };
         Trouble::Refused { refusal, model: "m".to_owned(), dearer: None }
     }
 
@@ -228,7 +224,11 @@ mod tests {
     #[test]
     fn a_wall_is_told_with_its_owner_its_spend_and_its_limit() {
         for (trouble, wanted) in [
-            (wall(Wall::Usd, 19_980_000, 20_000_000), "$19.98 of $20.00 are used"),
+            (
+                wall(Wall::Usd, 19_980_000, 20_000_000),
+                "$19.98 of $20.00 are used, and the next call needs $4.00 set aside: its input at most, and the 36095 tokens of \
+                 output",
+            ),
             (wall(Wall::Tokens, 5, 7), "5 of 7 tokens are used"),
             (wall(Wall::ModelCalls, 3, 3), "3 of 3 calls of models are used"),
         ] {
@@ -254,6 +254,7 @@ mod tests {
                 (404, "model_not_found"),
             ),
             (Trouble::Request(BadRequest::NoMap), (400, "invalid_request_error"), (400, "invalid_request")),
+            (Trouble::Unable { why: "no key".to_owned() }, (403, "permission_error"), (429, "insufficient_quota")),
             (Trouble::TooLarge { most: 9 }, (413, "request_too_large"), (413, "request_too_large")),
             (Trouble::Path { path: "/v1/x".to_owned() }, (404, "not_found_error"), (404, "unknown_url")),
             (Trouble::Token, (401, "authentication_error"), (401, "invalid_api_key")),

@@ -125,7 +125,7 @@ async fn a_key_does_not_follow_a_redirect() {
     let server = Server::new(move |_| vec![reply(307, &place, "")]).await;
     let scene = scene_of(&server, Times::default()).await;
     let (status, text) = whole(scene.gateway.call(asks(1, 5_000)).await).await;
-    assert!(status == 500 && text.contains("`base_url`"), "{status} {text}");
+    assert!(status == 403 && text.contains("`base_url`"), "{status} {text}");
     assert_eq!((server.seen().len(), other.seen().len()), (1, 0));
 }
 

@@ -8,7 +8,7 @@ use orc_domain::budget::Wall;
 use orc_domain::confine::{Violation, ViolationKind};
 use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::input::{Ending, Input, Told};
-use orc_domain::meter::Owner;
+use orc_domain::meter::{Owner, Shortfall};
 use orc_domain::path::StepPath;
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process};
 use orc_domain::time::Timestamp;
@@ -281,7 +281,7 @@ impl World {
 /// What the gateway tells of a run whose call cannot go on.
 fn limited(run: RunId, flow: FlowId, wall: i64, dice: &mut Dice) -> Input {
     let until = Timestamp::from_millis(wall + i64::try_from(dice.millis(0, 900_000)).unwrap_or(0));
-    let refused = |whose| Input::CallRefused { run, whose, wall: Wall::Usd };
+    let refused = |whose| Input::CallRefused { run, whose, wall: Wall::Usd, short: Shortfall::default() };
     let parked = Input::RunParked { run, provider: "one".to_owned(), until, why: "overloaded".to_owned() };
     match dice.below(100) {
         0..40 => parked,

@@ -197,6 +197,7 @@ pub fn pending_agent(flow: FlowId, no: u32) -> Run {
         messages: Vec::new(),
         answer: None,
         stop: None,
+        short: None,
     };
     Run { agent: Some(agent), ..pending(flow, no) }
 }

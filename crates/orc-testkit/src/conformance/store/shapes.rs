@@ -13,6 +13,7 @@ use orc_domain::flow::{
 use orc_domain::graph::SpecIndex;
 use orc_domain::hold::{Hold, HoldReason, HoldScope};
 use orc_domain::ids::{ContentHash, FlowId, HoldId, MessageId, RunId};
+use orc_domain::meter::Shortfall;
 use orc_domain::money::UsdMicros;
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
@@ -308,8 +309,15 @@ fn statistics() -> impl Strategy<Value = Statistics> {
 
 fn agent_run() -> BoxedStrategy<AgentRun> {
     let stop = option::of((0..AgentStop::ALL.len()).prop_map(|index| AgentStop::ALL[index]));
-    ("[a-z]{1,8}", millis(), statistics(), usage(), messages(), option::of(".{0,20}"), stop)
-        .prop_map(|(agent, silence, statistics, usage, messages, answer, stop)| AgentRun {
+    let short = option::of(any::<[u64; 5]>().prop_map(|[limit, spent, held, needed, output]| Shortfall {
+        limit,
+        spent,
+        held,
+        needed,
+        output,
+    }));
+    ("[a-z]{1,8}", millis(), statistics(), usage(), messages(), option::of(".{0,20}"), (stop, short))
+        .prop_map(|(agent, silence, statistics, usage, messages, answer, (stop, short))| AgentRun {
             profile: ContentHash::of(agent.as_bytes()),
             agent,
             silence,
@@ -318,6 +326,7 @@ fn agent_run() -> BoxedStrategy<AgentRun> {
             messages,
             answer,
             stop,
+            short,
         })
         .boxed()
 }
