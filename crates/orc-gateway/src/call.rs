@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use orc_domain::ids::CallId;
-use orc_domain::ledger::Reservation;
+use orc_domain::ledger::{Account, Reservation};
 use orc_domain::meter::{Ask, Owner, Refusal};
 use orc_domain::model::Want;
 use orc_domain::money::UsdMicros;
@@ -45,6 +45,9 @@ struct Call<'a> {
     headers: Vec<(String, String)>,
     body: u64,
     began: Timestamp,
+    /// Whose it is, if not the run's own agent's.
+    agent: Option<String>,
+    patient: bool,
 }
 
 /// Why a try ended without an answer.
@@ -84,7 +87,8 @@ impl Inner {
         let read = read(&request).await.map_err(Trouble::Request)?;
         let known = self.provider(way, &read)?;
         let (query, headers, began) = (request.query, request.headers, self.clock.now());
-        let call = Call { way, known, read: &read, query, headers, body, began };
+        let (agent, patient) = (request.agent, request.patient);
+        let call = Call { way, known, read: &read, query, headers, body, began, agent, patient };
         let mut tries = Tries::default();
         loop {
             let made = match read.want {
@@ -125,6 +129,10 @@ impl Inner {
     /// about to be used again.
     async fn hold(&self, call: &Call<'_>, parked: &Parked) -> Result<(), Trouble> {
         let (now, provider) = (self.clock.now(), &call.known.shape.name);
+        if !call.patient {
+            let after = Some(parked.until.since(now).as_millis().div_ceil(1_000));
+            return Err(Trouble::Provider { provider: provider.clone(), why: parked.why.clone(), after });
+        }
         call.way.parked(provider, parked);
         let most = now + self.times.hold;
         self.clock.sleep(parked.until.min(most).since(now)).await;
@@ -176,7 +184,10 @@ impl Inner {
         let reserved = aside.grant.reserved;
         let reservation = Reservation {
             call: id,
-            account: call.way.account.clone(),
+            account: match &call.agent {
+                Some(agent) => Account { agent: agent.clone(), ..call.way.account.clone() },
+                None => call.way.account.clone(),
+            },
             above: call.way.above().to_vec(),
             provider: call.known.shape.name.clone(),
             protocol: call.read.protocol,

@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use orc_domain::ids::{InstanceId, RunId};
 use orc_domain::meter::Owner;
+use orc_domain::model::Protocol;
 use orc_domain::price::PriceTable;
 use orc_ports::clock::Clock;
 use orc_ports::gateway::{Answer, Door, Gateway, Metered, OpenError, Opening, Request};
@@ -246,6 +247,12 @@ fn lowest(one: RateLimits, other: RateLimits) -> RateLimits {
 impl Gateway for ModelGateway {
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Door, OpenError>> {
         self.inner.clone().open(opening).boxed()
+    }
+
+    fn speaks(&self, model: &str) -> Option<Protocol> {
+        let known = self.inner.providers.iter().find(|known| known.shape.has_model(model))?;
+        // In this order the whole of a thought comes back, its encrypted form, or nothing.
+        Protocol::ALL.into_iter().find(|protocol| known.shape.protocols.contains(protocol))
     }
 
     fn call(&self, request: Request) -> BoxFuture<'static, Answer> {

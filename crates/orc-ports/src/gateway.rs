@@ -136,6 +136,11 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// Its body as it came.
     pub body: Bytes,
+    /// Who made it, where that is an agent that the run's own started; none: the run's own.
+    pub agent: Option<String>,
+    /// Whether it may be held while its provider takes nothing, and the run's flow told so. Who has another model to turn to
+    /// gets the failure at once, and nobody is told.
+    pub patient: bool,
 }
 
 /// The head of an answer, and its body as it comes. Dropping it gives the call up, which is settled all the same.
@@ -213,6 +218,10 @@ pub enum OpenError {
 pub trait Gateway: Send + Sync {
     /// Opens the way for a run.
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Door, OpenError>>;
+
+    /// How the one talks that would answer calls of this model; none: nobody has it. Of several protocols, the one that
+    /// keeps most of what a model thinks.
+    fn speaks(&self, model: &str) -> Option<Protocol>;
 
     /// Makes a call of a run in this process: what its program would get at its door. Refusals and failures are answers in
     /// the form of the protocol.

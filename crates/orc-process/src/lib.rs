@@ -45,6 +45,7 @@ pub mod sandbox;
 mod sockets;
 mod supervise;
 mod supervisor;
+pub mod voice;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

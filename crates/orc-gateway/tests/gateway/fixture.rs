@@ -219,6 +219,8 @@ pub(crate) fn asks(number: u128, max_tokens: u64) -> Request {
         query: String::new(),
         headers: vec![("content-type".to_owned(), "application/json".to_owned())],
         body: body.to_string().into(),
+        agent: None,
+        patient: true,
     }
 }
 
