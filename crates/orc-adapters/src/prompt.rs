@@ -26,6 +26,14 @@ pub fn text(start: &AgentStart) -> String {
     text
 }
 
+/// What the built-in agent is told besides its system text, which says who it is and what it owes.
+#[must_use]
+pub fn what_it_is_asked(start: &AgentStart) -> String {
+    let sections = [wake(&start.wake), prompt(&start.prompt)];
+    let sections: Vec<String> = sections.into_iter().filter(|section| !section.is_empty()).collect();
+    sections.join("\n\n")
+}
+
 fn identity(start: &AgentStart) -> String {
     let AgentStart { profile, names, .. } = start;
     let mut text = format!(

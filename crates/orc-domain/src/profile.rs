@@ -3,7 +3,7 @@
 //! `orc-spec` guarantees before a [`Profile`] exists: names that fit a file, a program that is named, a schema that
 //! compiles, a silence limit from [`MIN_SILENCE`] to [`MAX_SILENCE`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,12 @@ pub const MIN_SILENCE: Millis = Millis::from_secs(60);
 pub const MAX_SILENCE: Millis = Millis::from_secs(240 * 60);
 /// How often an agent that ended without what it owes is told so, unless its profile says otherwise.
 pub const DEFAULT_MAX_MESSAGES: u32 = 2;
+/// How deep agents may start agents that start agents.
+pub const MAX_WORKER_DEPTH: u32 = 3;
+/// Agents that agents of one run may have at work at once.
+pub const MAX_WORKER_WIDTH: u32 = 8;
+/// Agents that agents of one run may start in all.
+pub const MAX_WORKER_SPAWNS: u32 = 50;
 
 /// A profile, checked and with every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +70,72 @@ pub enum Adapter {
         /// Program and arguments; the program is not empty.
         argv: Vec<String>,
     },
+    /// The agent that comes with the orchestrator.
+    BuiltIn(BuiltIn),
+}
+
+/// What only the built-in agent understands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BuiltIn {
+    /// `tools:`: names of those that it has; none: all.
+    pub tools: Option<BTreeSet<String>>,
+    /// `disallowedTools:`: names of those that it has not, whatever `tools:` says.
+    pub disallowed_tools: BTreeSet<String>,
+    /// `maxTurns:`: answers of the model in one run at most; none: no bound.
+    pub max_turns: Option<u32>,
+    /// `fallback_models:`: those that take the place of a model that does not answer, in order.
+    pub fallback_models: Vec<String>,
+    /// `effort:`: how hard the model is to think.
+    pub effort: Option<Effort>,
+    /// `memory:`: whether it reads the memory files of the repository.
+    pub memory: bool,
+    /// `git:`: whether it is told the state of the repository.
+    pub git: bool,
+    /// `workers:`: names of profiles that it may start itself.
+    pub workers: Vec<String>,
+}
+
+impl Default for BuiltIn {
+    fn default() -> Self {
+        Self {
+            tools: None,
+            disallowed_tools: BTreeSet::new(),
+            max_turns: None,
+            fallback_models: Vec::new(),
+            effort: None,
+            memory: true,
+            git: true,
+            workers: Vec::new(),
+        }
+    }
+}
+
+/// How hard a model thinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// A little.
+    Low,
+    /// As most do.
+    Medium,
+    /// Much.
+    High,
+}
+
+impl Effort {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Medium, Self::High];
+
+    /// The word of `effort:`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
 }
 
 impl Adapter {
@@ -72,6 +144,7 @@ impl Adapter {
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Command { .. } => "command",
+            Self::BuiltIn(_) => "built-in",
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod adapter;
 pub mod clock;
 pub mod executor;
 pub mod gateway;
+pub mod harness;
 pub mod ledger;
 pub mod log;
 pub mod notifier;

@@ -22,7 +22,7 @@ pub struct Voice {
 impl Voice {
     /// One that has said nothing.
     #[must_use]
-    pub const fn new(log: PathBuf, log_bytes: u64, secrets: Secrets, tap: Option<Tap>) -> Self {
+    pub fn new(log: PathBuf, log_bytes: u64, secrets: Secrets, tap: Option<Tap>) -> Self {
         let (log, stream) = (RunLog::new(log, log_bytes), Stream::new(LogKind::Stdout));
         Self { log, stream, redactor: Redactor::new(secrets), tap }
     }

@@ -82,7 +82,10 @@ fn at_once(profile: &Profile) -> String {
 }
 
 fn text(agent: &AgentFile, profile: &Profile) -> String {
-    let Adapter::Command { argv } = &profile.adapter;
+    let argv: &[String] = match &profile.adapter {
+        Adapter::Command { argv } => argv,
+        Adapter::BuiltIn(_) => &[],
+    };
     let mut table = Columns::new();
     let mut row = |name: &str, value: &str| table.row([name, value]);
     row("agent", &profile.name);
@@ -136,7 +139,10 @@ fn line_document(agent: &AgentFile) -> Value {
 
 /// `orc/agent/1`.
 fn document(agent: &AgentFile, profile: &Profile) -> Value {
-    let Adapter::Command { argv } = &profile.adapter;
+    let argv: &[String] = match &profile.adapter {
+        Adapter::Command { argv } => argv,
+        Adapter::BuiltIn(_) => &[],
+    };
     json!({
         "schema": "orc/agent/1",
         "name": profile.name,
