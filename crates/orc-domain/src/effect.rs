@@ -109,6 +109,12 @@ pub struct AgentCall {
     /// Walls above its calls of models: of its run, its flow, and the flows above that.
     #[serde(default)]
     pub walls: Vec<(Owner, Limits)>,
+    /// Whether it goes on in its conversation, and not in a new one.
+    #[serde(default)]
+    pub goes_on: bool,
+    /// Agents that it, or one that it starts, may start itself; by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<Profile>,
 }
 
 /// A process to start, with every choice already made.

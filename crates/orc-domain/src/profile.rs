@@ -147,6 +147,15 @@ impl Adapter {
             Self::BuiltIn(_) => "built-in",
         }
     }
+
+    /// Names of profiles that it may start itself.
+    #[must_use]
+    pub fn workers(&self) -> &[String] {
+        match self {
+            Self::Command { .. } => &[],
+            Self::BuiltIn(built_in) => &built_in.workers,
+        }
+    }
 }
 
 /// What an agent is there for; decides how long it may be silent, and is told to it.

@@ -11,6 +11,7 @@ use orc_domain::flow::{Held, Merging, StepNo, StepOutcome, StepState};
 use orc_domain::graph::{Action, AgentAction, RunAction, StartFrom};
 use orc_domain::ids::RunId;
 use orc_domain::principal::Principal;
+use orc_domain::profile::Profile;
 use orc_domain::run::{AgentRun, Cause, ErrorFamily, Failure, Run, RunState, WakeReason};
 use orc_domain::time::Millis;
 use orc_domain::transition::Transition;
@@ -241,6 +242,8 @@ impl Draft<'_> {
             schema,
             pipeline: self.resident.flow.spec.name.clone(),
             walls: self.walls_of(no, run.0),
+            goes_on,
+            workers: workers_of(profile, &self.resident.pipeline.agents),
         })
     }
 
@@ -300,4 +303,16 @@ fn text_for_env(name: &str, value: &Value) -> Result<String, String> {
         return Err(format!("the value of `{name}` has {size} bytes, an environment variable takes {MAX_ENV_BYTES}"));
     }
     Ok(text)
+}
+
+/// Those that an agent may start, and those that they may start, by name.
+fn workers_of(profile: &Profile, known: &BTreeMap<String, Profile>) -> Vec<Profile> {
+    let mut found: BTreeMap<&str, &Profile> = BTreeMap::new();
+    let mut names: Vec<&String> = profile.adapter.workers().iter().collect();
+    while let Some(name) = names.pop() {
+        let Some(worker) = known.get(name).filter(|_| !found.contains_key(name.as_str())) else { continue };
+        found.insert(name, worker);
+        names.extend(worker.adapter.workers());
+    }
+    found.into_values().cloned().collect()
 }

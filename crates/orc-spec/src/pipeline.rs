@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 use orc_domain::expr::{Expr, Template};
 use orc_domain::graph::{Concurrency, Condition, Pipeline, StepSpec};
+use orc_domain::profile::Profile;
 
 pub use self::child::{Child, Library};
 use self::child::{Family, Product};
@@ -111,12 +112,27 @@ fn read_pipeline(
     let (steps, shared) = compile_steps(shared, report);
     let (outputs, output_types) = outputs(&fields, &shared, report);
     let used = drafts.iter().flat_map(|draft| draft.profiles(family.library.agents));
-    let agents = used.map(|(name, profile)| (name.clone(), profile.clone())).collect();
+    let agents = with_workers(used, family.library.agents);
     let repositories = shared.trees.repositories;
     let (name, steps) = (name?, steps?);
     let pipeline =
         Pipeline { name, description, inputs, env, steps, outputs, repositories, concurrency, budget, agents };
     Some((pipeline, output_types))
+}
+
+/// Agents of steps, and those that they may start themselves, which a flow pins with them.
+fn with_workers<'a>(
+    used: impl Iterator<Item = (&'a String, &'a Profile)>,
+    known: &'a BTreeMap<String, Profile>,
+) -> BTreeMap<String, Profile> {
+    let mut found = BTreeMap::new();
+    let mut open: Vec<(&String, &Profile)> = used.collect();
+    while let Some((name, profile)) = open.pop() {
+        if found.insert(name.clone(), profile.clone()).is_none() {
+            open.extend(profile.adapter.workers().iter().filter_map(|worker| known.get_key_value(worker)));
+        }
+    }
+    found
 }
 
 /// What the results of steps depend on: schemas of outputs, pipelines that are called.

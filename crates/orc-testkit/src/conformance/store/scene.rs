@@ -277,6 +277,8 @@ pub fn start_agent(flow: FlowId, no: u32) -> Effect {
         schema: Some(serde_json::json!({"type": "object"})),
         pipeline: "suite".to_owned(),
         walls: vec![(Owner::Run(run_id(flow, &path(no), 1)), Limits { calls: Some(3), ..Limits::default() })],
+        goes_on: true,
+        workers: Vec::new(),
     };
     Effect {
         id: effect_id(flow, &format!("start {no}")),
