@@ -12,3 +12,4 @@ pub mod brain;
 pub mod hands;
 pub mod record;
 pub mod talk;
+pub mod wire;

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use orc_domain::model::Tokens;
+pub use orc_domain::profile::Effort;
 
 /// Whose words these are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,9 +43,12 @@ pub enum Block {
         /// What its provider wants back with it, unread: a signature, an encrypted text; empty where there is none.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         seal: String,
-        /// The provider's own id of it; empty where there is none.
+        /// The provider's own id of it, or its name for it; empty where there is none.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         id: String,
+        /// In which form its provider wants it back; only `wire` reads this.
+        #[serde(default)]
+        form: Form,
     },
     /// A tool that a model wants used.
     Call(ToolCall),
@@ -58,6 +62,25 @@ pub enum Block {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         failed: bool,
     },
+}
+
+/// In which form a thought goes back to the model that thought it. Those of one protocol are left out of requests of another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// In none: nobody wants it back.
+    #[default]
+    Told,
+    /// Words with a signature: `thinking` of Anthropic.
+    Signed,
+    /// Sealed as a whole: `redacted_thinking` of Anthropic.
+    Sealed,
+    /// An item of its own with an encrypted text: `reasoning` of Responses.
+    Item,
+    /// Words beside the text of a message of Chat Completions, under the name that `id` has.
+    Beside,
+    /// What stands beside the call that follows (`extra_content` of Chat Completions), as JSON in `seal`.
+    OfCall,
 }
 
 /// A call of a tool, as a model made it.
@@ -110,18 +133,6 @@ pub struct Question {
     pub effort: Option<Effort>,
     /// Whether the answer comes in pieces.
     pub stream: bool,
-}
-
-/// How hard a model thinks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effort {
-    /// A little.
-    Low,
-    /// As most do.
-    Medium,
-    /// Much.
-    High,
 }
 
 /// What a model says, in pieces. The pieces of one block follow each other; an answer without a stream is the same pieces at

@@ -1,0 +1,2 @@
+mod protocols;
+mod scripted;
