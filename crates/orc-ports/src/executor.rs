@@ -5,6 +5,7 @@
 //! An executor never decides: it does not retry and does not judge an exit status.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,6 +43,23 @@ pub struct Launch {
     pub stdin: Option<Vec<u8>>,
     /// Hears all of its output, beside the log and whatever the log's bound.
     pub tap: Option<Tap>,
+    /// Set for a program that is spoken with: a run may have several of those, one after the other.
+    pub host: Option<Hosting>,
+}
+
+/// How a program is spoken with.
+#[derive(Clone)]
+pub struct Hosting {
+    /// Its standard input and output; whoever speaks with it holds the other end. Nothing of it goes to log or tap.
+    pub socket: Arc<OwnedFd>,
+    /// Hears of its end, instead of whoever hears of all others.
+    pub report: Reports,
+}
+
+impl std::fmt::Debug for Hosting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hosting").field("socket", &self.socket).finish_non_exhaustive()
+    }
 }
 
 /// What a box holds: nothing of the machine is there but the system's programs, read-only, and what is listed. In it

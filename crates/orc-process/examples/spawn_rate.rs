@@ -67,6 +67,7 @@ fn launch(directory: &Path, boxed: bool) -> Launch {
         limits: Limits { log_bytes: 1 << 24, output_bytes: 1 << 20 },
         stdin: None,
         tap: None,
+        host: None,
         confinement: boxed.then(|| Box::new(confinement)),
         secrets: Secrets::default(),
     }

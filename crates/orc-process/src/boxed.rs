@@ -95,13 +95,17 @@ pub(crate) fn begin(launch: &Launch, confinement: &Confinement, shared: &Shared)
     let frame = line::first_call(&launch.argv, env, &launch.directory, proxy.is_some());
     let frame = frame.map_err(|error| StartError::Box { what: error.to_string() })?;
     let broken = |source: io::Error| StartError::Exhausted { source };
-    let (stdin, theirs) = if launch.stdin.as_ref().is_some_and(|bytes| !bytes.is_empty()) {
+    let hosted = launch.host.as_ref().map(|hosting| hosting.socket.try_clone()).transpose().map_err(broken)?;
+    let stdout = hosted.as_ref().map(|socket| socket.try_clone().map(Stdio::from)).transpose().map_err(broken)?;
+    let (stdin, theirs) = if hosted.is_some() {
+        (None, hosted)
+    } else if launch.stdin.as_ref().is_some_and(|bytes| !bytes.is_empty()) {
         let (theirs, ours) = io::pipe().map_err(broken)?;
         (Some(OwnedFd::from(ours)), Some(OwnedFd::from(theirs)))
     } else {
         (None, None)
     };
-    let (child, socket) = sandbox.enter(&request, marks, (Stdio::piped(), Stdio::piped()))?;
+    let (child, socket) = sandbox.enter(&request, marks, (stdout.unwrap_or_else(Stdio::piped), Stdio::piped()))?;
     // It may have ended already; then its answer tells why.
     let _ = passing::send(&socket, &frame, theirs.as_ref().map(AsFd::as_fd));
     let outside = Outside { proxy, group, disk };

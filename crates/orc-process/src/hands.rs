@@ -37,8 +37,8 @@ pub trait Floor: Sync {
     /// The host's environment, which is what the box gives to its program.
     fn env(&self) -> &BTreeMap<String, String>;
 
-    /// Most bytes of [`Used::text`]; what is more is cut off.
-    fn bound(&self) -> usize;
+    /// Most bytes of [`Used::text`], and what is more is cut off; none: whoever asked leaves it to the tool.
+    fn bound(&self) -> Option<usize>;
 
     /// What is left of its time; none: no bound.
     fn left(&self) -> Option<Duration>;

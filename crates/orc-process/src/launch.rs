@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use orc_ports::executor::{Launch, StartError};
+use orc_ports::executor::{Hosting, Launch, StartError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
@@ -31,7 +31,8 @@ pub(crate) struct Started {
     pub(crate) handle: AsyncFd<OwnedFd>,
     /// `None` when it reads nothing.
     pub(crate) stdin: Option<AsyncFd<OwnedFd>>,
-    pub(crate) stdout: AsyncFd<OwnedFd>,
+    /// `None` when it is spoken with.
+    pub(crate) stdout: Option<AsyncFd<OwnedFd>>,
     pub(crate) stderr: AsyncFd<OwnedFd>,
 }
 
@@ -60,7 +61,8 @@ pub(crate) fn prepare(launch: &Launch) -> Result<(), StartError> {
 pub(crate) fn spawn(launch: &Launch, instance: &str) -> Result<Started, StartError> {
     let wanted = Wanted { argv: &launch.argv, env: &launch.env, directory: &launch.directory };
     let path = find_program(&wanted).map_err(|source| refusal(launch, Cause::Program(source)))?;
-    let mut child = build_command(launch, &path, instance)
+    let mut command = build_command(launch, &path, instance).map_err(|source| StartError::Exhausted { source })?;
+    let mut child = command
         .spawn()
         .map_err(|source| refusal(launch, explain(&wanted, &path, source)))?;
     adopt(&mut child).map_err(|source| {
@@ -70,7 +72,7 @@ pub(crate) fn spawn(launch: &Launch, instance: &str) -> Result<Started, StartErr
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the place that starts children")]
-fn build_command(launch: &Launch, path: &Path, instance: &str) -> Command {
+fn build_command(launch: &Launch, path: &Path, instance: &str) -> io::Result<Command> {
     let mut command = Command::new(path);
     command
         .args(launch.argv.iter().skip(1))
@@ -82,13 +84,15 @@ fn build_command(launch: &Launch, path: &Path, instance: &str) -> Command {
         .env("ORC_OUTPUT", &launch.output)
         .env("ORC_TEMP", &launch.temp)
         .process_group(0)
-        .stdin(if is_fed(launch) { Stdio::piped() } else { Stdio::null() })
-        .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    match &launch.host {
+        Some(Hosting { socket, .. }) => command.stdin(socket.try_clone()?).stdout(socket.try_clone()?),
+        None => command.stdin(if is_fed(launch) { Stdio::piped() } else { Stdio::null() }).stdout(Stdio::piped()),
+    };
     if let Some(name) = launch.argv.first() {
         command.arg0(name);
     }
-    command
+    Ok(command)
 }
 
 /// Whether there is anything to read for it.
@@ -118,14 +122,14 @@ fn adopt(child: &mut Child) -> io::Result<Started> {
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     let start_ticks = proc::stat(number)?.start_ticks;
     let stdin = child.stdin.take().map(|fd| unblocked(fd.into(), Interest::WRITABLE)).transpose()?;
-    let stdout = child.stdout.take().ok_or(Errno::BADF)?.into();
+    let stdout = child.stdout.take().map(|fd| unblocked(fd.into(), Interest::READABLE)).transpose()?;
     let stderr = child.stderr.take().ok_or(Errno::BADF)?.into();
     Ok(Started {
         pid,
         seen: Seen { pid: number, start_ticks },
         handle: proc::watch(handle)?,
         stdin,
-        stdout: unblocked(stdout, Interest::READABLE)?,
+        stdout,
         stderr: unblocked(stderr, Interest::READABLE)?,
     })
 }

@@ -203,3 +203,18 @@ impl Executor for ProcessExecutor {
         .boxed()
     }
 }
+
+/// This process, as a run that lives in it names it.
+#[must_use]
+pub fn own_process(instance: InstanceId) -> Process {
+    let pid = rustix::process::getpid().as_raw_pid();
+    // Without `/proc` nothing of the executor works; here it only means that nobody can tell this process from a later one.
+    let start_ticks = proc::stat(pid).map_or(0, |stat| stat.start_ticks);
+    Process { pid, start_ticks, instance }
+}
+
+/// The command line of a tool host in a box: our own executable, which every box has.
+#[must_use]
+pub fn tool_host() -> Vec<String> {
+    [sandbox::line::EXECUTABLE, "tool-host"].map(str::to_owned).to_vec()
+}

@@ -77,7 +77,7 @@ struct Live {
 
 /// Something that ends on the loop.
 enum Done {
-    Run(Report),
+    Run(Report, Option<Reports>),
     /// Its program never began; whoever asked for it knows.
     NotStarted(RunId),
     Other,
@@ -192,7 +192,7 @@ impl Supervisor {
     }
 
     fn start(&mut self, launch: Launch, reply: oneshot::Sender<Result<Process, StartError>>) {
-        let run = launch.run;
+        let (run, hosting) = (launch.run, launch.host.clone());
         let known = self.live.get(&run).map(|live| live.process.clone());
         let started = match (&self.closing, known) {
             (Some(_), _) => Err(StartError::Closed),
@@ -215,7 +215,7 @@ impl Supervisor {
         self.live.insert(run, Live { process: process.clone(), stops });
         self.work.push(Box::pin(async move {
             match supervised.run(asked, (process, reply)).await {
-                Some(report) => Done::Run(report),
+                Some(report) => Done::Run(report, hosting.map(|hosting| hosting.report)),
                 None => Done::NotStarted(run),
             }
         }));
@@ -223,9 +223,9 @@ impl Supervisor {
 
     fn finish(&mut self, done: Done) {
         match done {
-            Done::Run(report) => {
+            Done::Run(report, own) => {
                 self.live.remove(&report.run);
-                (self.reports)(report);
+                own.as_ref().unwrap_or(&self.reports)(report);
             }
             Done::NotStarted(run) => drop(self.live.remove(&run)),
             Done::Other => {}

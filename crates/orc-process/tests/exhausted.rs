@@ -43,6 +43,7 @@ async fn a_start_without_descriptors_says_that_the_machine_is_exhausted() {
         limits: Limits { log_bytes: 1 << 20, output_bytes: 1 << 20 },
         stdin: None,
         tap: None,
+        host: None,
         confinement: None,
         secrets: Secrets::default(),
     };

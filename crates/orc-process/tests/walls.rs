@@ -187,6 +187,7 @@ async fn report_of(copy: &Copy, argv: [&str; 3], network: &[&str]) -> Report {
         limits: Limits { log_bytes: 1 << 20, output_bytes: 1024 },
         stdin: None,
         tap: None,
+        host: None,
         confinement: Some(Box::new(confinement)),
         secrets: Secrets::default(),
     };

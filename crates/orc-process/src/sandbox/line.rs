@@ -29,7 +29,7 @@ pub(crate) const TEMP: &str = "/orc/temp";
 /// The directory of the sockets of its doors inside, each called by its port.
 const DOORS: &str = "/orc/doors";
 /// Our own program inside.
-const EXECUTABLE: &str = "/orc/orchestrator";
+pub(crate) const EXECUTABLE: &str = "/orc/orchestrator";
 /// Bytes beside `$ORC_OUTPUT` in its directory.
 const RUN_SLACK: u64 = 1024 * 1024;
 /// Size of each of the directories in memory where a box has no bound on disk space, in bytes.

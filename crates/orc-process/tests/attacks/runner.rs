@@ -149,6 +149,7 @@ impl Runner {
             limits: Limits { log_bytes: 1 << 20, output_bytes: 1 << 16 },
             stdin: None,
             tap: None,
+            host: None,
         }
     }
 

@@ -101,6 +101,7 @@ impl Fixture {
             limits: Limits { log_bytes: 1024 * 1024, output_bytes: 1024 },
             stdin: None,
             tap: None,
+            host: None,
             confinement: None,
             secrets: Secrets::default(),
         }

@@ -100,6 +100,7 @@ impl Trial {
             limits: Limits { log_bytes: 64 * 1024, output_bytes: 1024 },
             stdin: None,
             tap: None,
+            host: None,
         };
         self.executor.start(launch).await.map_err(|error| {
             let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));

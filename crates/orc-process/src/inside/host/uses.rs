@@ -20,13 +20,14 @@ pub(super) struct Ground<'a> {
     id: u64,
     cwd: PathBuf,
     until: Option<Instant>,
-    bytes: usize,
+    bytes: Option<usize>,
 }
 
 impl<'a> Ground<'a> {
     pub(super) fn new(host: &'a Host, id: u64, cwd: PathBuf, deadline: Option<u64>, bytes: usize) -> Self {
         let until = deadline.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        Self { host, id, cwd, until, bytes: bytes.min(MAX_STREAM_BYTES) }
+        let bytes = Some(bytes).filter(|bytes| *bytes <= MAX_STREAM_BYTES);
+        Self { host, id, cwd, until, bytes }
     }
 }
 
@@ -39,7 +40,7 @@ impl Host {
             failed: true,
             ..Used::default()
         });
-        used.text.truncate(used.text.floor_char_boundary(ground.bytes));
+        used.text.truncate(used.text.floor_char_boundary(ground.bytes.unwrap_or(MAX_STREAM_BYTES)));
         Outcome::Content(Content::Used(used))
     }
 }
@@ -53,7 +54,7 @@ impl Floor for Ground<'_> {
         &self.host.env
     }
 
-    fn bound(&self) -> usize {
+    fn bound(&self) -> Option<usize> {
         self.bytes
     }
 
