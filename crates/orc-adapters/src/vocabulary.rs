@@ -9,7 +9,7 @@
 //! | `output` | `value` | it submits its output; the last one counts |
 //! | `ask` | `text` | it needs an answer to go on |
 //! | `blocked` | `why` | it cannot go on |
-//! | `error` | `message`, `family` | something failed |
+//! | `error` | `message`, or `error` with `message` as providers write it; `family` | something failed |
 //! | `stop` | `reason`, may be missing | it is done |
 //!
 //! Any other line is text. An event that is unknown or not as it should be is shown and counted and never an error: the
@@ -139,6 +139,13 @@ fn error(members: &mut Map<String, Value>) -> AgentEvent {
         Some("policyDenied") => ErrorFamily::PolicyDenied,
         _ => ErrorFamily::Unknown,
     };
+    // A provider's own error, passed on as it came, has its message one level deeper.
+    if !members.contains_key("message")
+        && let Some(inner) = members.remove("error")
+    {
+        let message = inner.get("message").cloned().unwrap_or(inner);
+        members.insert("message".to_owned(), message);
+    }
     AgentEvent::Error { family, message: said(members, "message", "it does not say what failed") }
 }
 
@@ -212,6 +219,12 @@ mod tests {
             (r#"{"type":"error","family":"processLost","message":"x"}"#, ErrorFamily::Unknown, "x"),
             (r#"{"type":"error","family":7,"message":{"a":1}}"#, ErrorFamily::Unknown, r#"{"a":1}"#),
             (r#"{"type":"error"}"#, ErrorFamily::Unknown, "it does not say what failed"),
+            (
+                r#"{"type":"error","error":{"type":"permission_error","message":"the wall `usd`"}}"#,
+                ErrorFamily::Unknown,
+                "the wall `usd`",
+            ),
+            (r#"{"type":"error","error":"no such model"}"#, ErrorFamily::Unknown, "no such model"),
         ];
         for (line, family, message) in cases {
             assert_eq!(parse(line.as_bytes()), failed(family, message), "{line}");

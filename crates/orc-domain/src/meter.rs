@@ -131,8 +131,9 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Tokens of input at most. Without a window that is known, what a request refers to counts as [`UNKNOWN_WINDOW`].
-    fn input(&self) -> u64 {
+    /// Tokens of input at most: no provider counts more. Without a window that is known, what a request refers to counts as [`UNKNOWN_WINDOW`].
+    #[must_use]
+    pub fn input(&self) -> u64 {
         let held = self.bytes.saturating_add(OVERHEAD_TOKENS);
         let window = self.price.and_then(|price| price.window).unwrap_or(UNKNOWN_WINDOW);
         if self.refers { held.max(window) } else { held }

@@ -103,6 +103,27 @@ impl Tokens {
         self.context().saturating_add(self.output).saturating_add(self.reasoning)
     }
 
+    /// The same with no more than so much input, output (reasoning included) and uses of tools; what is cheapest to read goes
+    /// first into what there is.
+    #[must_use]
+    pub fn capped(self, input: u64, output: u64, server_tools: u64) -> Self {
+        let take = |left: &mut u64, wanted: u64| {
+            let taken = wanted.min(*left);
+            *left -= taken;
+            taken
+        };
+        let (input, output) = (&mut { input }, &mut { output });
+        Self {
+            cache_read: take(input, self.cache_read),
+            cache_write: take(input, self.cache_write),
+            cache_write_long: take(input, self.cache_write_long),
+            input: take(input, self.input),
+            reasoning: take(output, self.reasoning),
+            output: take(output, self.output),
+            server_tools: self.server_tools.min(server_tools),
+        }
+    }
+
     /// The same as what an agent used, for so many calls that cost so much.
     #[must_use]
     pub const fn as_usage(self, calls: u64, cost: UsdMicros) -> Usage {

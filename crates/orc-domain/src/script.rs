@@ -227,7 +227,8 @@ pub enum Speechless {
     },
     /// The conversation goes on beyond it.
     #[error(
-        "the track `{track}` of `{file}` has {turns} turns, and this is turn {turn}; `repeat: last` says the last one again"
+        "the track `{track}` of `{file}` has {}, and this is turn {turn}; `repeat: last` says the last one again",
+        counted(*turns)
     )]
     Over {
         /// The path of its file.
@@ -261,6 +262,10 @@ impl Script {
             turn: answers + 1,
         })
     }
+}
+
+fn counted(turns: usize) -> String {
+    if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") }
 }
 
 /// What was asked, in a line: programs put much of their own around what their user said.

@@ -164,7 +164,16 @@ async fn answer(inner: Arc<Inner>, whose: &Whose, request: Request<Incoming>) ->
         .iter()
         .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())));
     let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let request = gateway::Request { run: way.run, protocol, want, query, headers: headers.collect(), body, agent: None, patient: true };
+    let request = gateway::Request {
+        run: way.run,
+        protocol,
+        want,
+        query,
+        headers: headers.collect(),
+        body,
+        agent: None,
+        patient: true,
+    };
     let answer = inner.call(request).await;
     // Its request is not needed any more.
     drop(room);

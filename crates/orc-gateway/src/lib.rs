@@ -28,3 +28,4 @@ pub use scripted::Scripted;
 pub use shape::{
     Credential, HttpShape, Key, ProviderKind, ProviderShape, RateLimits, Recording, Shape, Times, Unpriced,
 };
+pub use token::TOKEN_PREFIX;

@@ -2,6 +2,9 @@
 
 use std::hint::black_box;
 
+/// What every token begins with: some programs want a key that looks like one of their provider.
+pub const TOKEN_PREFIX: &str = "sk-orc-";
+
 /// A token. It is never shown, but to the run that it is for.
 #[derive(Clone)]
 pub(crate) struct Token(String);
@@ -12,8 +15,7 @@ impl Token {
         let mut bytes = [0_u8; 32];
         rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes).ok()?;
         let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
-        // Some programs want a key that looks like one of their provider.
-        Some(Self(std::iter::once("sk-orc-".to_owned()).chain(digits).collect()))
+        Some(Self(std::iter::once(TOKEN_PREFIX.to_owned()).chain(digits).collect()))
     }
 
     pub(crate) fn expose(&self) -> &str {

@@ -104,6 +104,8 @@ codes! {
     NotHonoured = "not_honoured",
     /// More than the settings allow.
     NotAllowed = "not_allowed",
+    /// A file that is named here and cannot be read.
+    Unreadable = "unreadable",
     /// Further problems are not shown.
     TooMany = "too_many",
 }

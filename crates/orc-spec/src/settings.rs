@@ -19,7 +19,7 @@ pub use self::confine::{
 };
 pub use self::notify::{Address, Moment, Notification, Target};
 pub use self::people::{Person, Role};
-pub use self::providers::{Models, PartialModels, Provider, ProviderKind, Unpriced};
+pub use self::providers::{FileOf, Models, NamedFile, PartialModels, Provider, ProviderKind, Unpriced, named_files};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::keys;
 use crate::pipeline::is_variable;

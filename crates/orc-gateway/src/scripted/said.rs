@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use orc_domain::ids::ContentHash;
+use orc_domain::meter::MOST_OUTPUT;
 use orc_domain::model::{Protocol, Tokens};
 use orc_domain::script::Answer;
 use serde_json::Value;
@@ -80,7 +81,7 @@ impl<'a> Said<'a> {
         Self {
             answer,
             model: &request.model,
-            tokens: answer.tokens(outgoing.body.len()),
+            tokens: answer.tokens(outgoing.body.len()).map(|tokens| possible(tokens, request)),
             asked: Asked::of(&body),
             protocol: request.protocol,
             id: ContentHash::of(seed.as_bytes()).as_str()[..ID].to_owned(),
@@ -119,6 +120,18 @@ impl<'a> Said<'a> {
             Protocol::OpenaiChat => Ok(chat::whole(self)),
         }
     }
+}
+
+/// What a script says that it used, as far as a model could for this request. A real one is held to the output that was asked
+/// for and cannot read more than it was sent; one that did would cross every wall.
+fn possible(said: Tokens, request: &Request) -> Tokens {
+    let ask = &request.ask;
+    let output = ask.output.unwrap_or(MOST_OUTPUT).saturating_mul(ask.answers.max(1));
+    let tokens = said.capped(ask.input(), output, ask.server_tools);
+    if tokens != said {
+        tracing::warn!(?said, counted = ?tokens, "a scripted model says that it used more than its request allows");
+    }
+    tokens
 }
 
 /// An event of a stream whose data say its name.

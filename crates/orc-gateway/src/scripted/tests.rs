@@ -55,7 +55,7 @@ fn asking(protocol: Protocol, answers: usize, stream: bool) -> Outgoing {
     for _ in 0..answers {
         messages.extend([said("assistant"), said("user")]);
     }
-    let mut body = json!({ "model": "m", "stream": stream, "max_tokens": 100 });
+    let mut body = json!({ "model": "m", "stream": stream, "max_tokens": 2_000 });
     match protocol {
         Protocol::AnthropicMessages => body["messages"] = messages.into(),
         Protocol::OpenaiResponses => {
@@ -369,7 +369,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn the_meter_reads_what_the_script_says_and_a_cassette_plays_it(
-        figures in prop::array::uniform4(0..1000_u64),
+        figures in prop::array::uniform4(0..700_u64),
         text in "[a-zé\n\"]{0,60}",
         protocol in prop::sample::select(Protocol::ALL.to_vec()),
         stream in any::<bool>(),
@@ -389,5 +389,37 @@ proptest! {
         let player = Player::open(&file, Strictness::Strict, secrets()).unwrap();
         let (_, played) = runtime.block_on(ask(&player, asked())).unwrap();
         prop_assert_eq!(played, pieces);
+    }
+}
+
+#[tokio::test]
+async fn figures_that_no_model_could_reach_count_as_the_most_that_it_could() {
+    let lie = Tokens {
+        input: 10_000_000,
+        cache_read: 50,
+        output: 60_000,
+        reasoning: 40,
+        server_tools: 7,
+        ..Tokens::default()
+    };
+    let scripted = scripted(vec![says(Answer { figures: told(lie), ..answer("Much.") })]);
+    for protocol in Protocol::ALL {
+        for stream in [false, true] {
+            let outgoing = asking(protocol, 0, stream);
+            let ask = Request::read(protocol, Want::Answer, outgoing.body.clone()).unwrap().ask;
+            let mut answer = Followed::new(protocol, 200);
+            let mut body = scripted.send(outgoing).await.unwrap().body;
+            while let Some(piece) = body.next().await {
+                answer.feed(&piece.unwrap());
+            }
+            let folded = answer.finish(ask.bytes, Amount::default());
+            let tokens = folded.tokens;
+            let most = ask.output.unwrap_or(60_040);
+            assert_eq!(
+                (tokens.context(), tokens.output + tokens.reasoning),
+                (ask.input(), most),
+                "{protocol} {stream}"
+            );
+        }
     }
 }

@@ -172,7 +172,10 @@ impl std::fmt::Display for Trouble {
             }
             Self::TooLarge { most } => write!(f, "the request is larger than {most} bytes"),
             Self::Path { path } => write!(f, "the model gateway has nothing at `{path}`"),
-            Self::Token => f.write_str("this key is not known to the model gateway, or what it was for is over"),
+            Self::Token => f.write_str(
+                "this key is not known to the model gateway, or what it was for is over: a run is given its own as ANTHROPIC_API_KEY \
+                 and OPENAI_API_KEY, so name neither in `env:` of its profile",
+            ),
             Self::Provider { provider, why, .. } => write!(f, "the provider `{provider}` does not answer: {why}"),
             Self::Unable { why } => f.write_str(why),
             Self::Gateway { why } => write!(f, "the model gateway cannot carry out the call: {why}"),

@@ -304,7 +304,7 @@ async fn a_run_opens_only_where_somebody_can_answer_it() {
     let door = scene.try_open("").await.unwrap();
     assert_eq!(scene.try_open("").await.unwrap(), door);
     let (status, text) = whole(scene.gateway.call(asks(1, 5_000)).await).await;
-    assert!(status == 500 && text.contains("set ANTHROPIC_API_KEY"), "{status} {text}");
+    assert!(status == 403 && text.contains("set ANTHROPIC_API_KEY"), "{status} {text}");
     scene.gateway.close(run(1)).await;
     assert_eq!(scene.ends().await, [(Settled, 0, 0, 0, 0)]);
 }
@@ -326,5 +326,5 @@ async fn what_a_provider_cannot_do_at_all_is_said_once() {
     let scene = Scene::new(vec![provider("p", kind)]).await;
     scene.open(1, Vec::new()).await;
     let (status, text) = whole(scene.gateway.call(asks(1, 5_000)).await).await;
-    assert!(status == 500 && text.contains("no script fits"), "{status} {text}");
+    assert!(status == 403 && text.contains("no script fits"), "{status} {text}");
 }

@@ -1,7 +1,7 @@
 //! The keys of a file of prices.
 
 use super::Shape::{Date, Price, Table as Sub, Tally};
-use super::{Shape, Table, key};
+use super::{Key, Shape, Table, key};
 
 /// The most that a million tokens or one use of a tool may cost, in whole dollars: more is a slip of the pen.
 pub const MAX_PRICE: i64 = 1_000_000;
@@ -18,20 +18,28 @@ pub static PRICES: Table = Table {
     foreign: &[("prices", "write `models:`")],
 };
 
+const INPUT: Key = key("input", Price, "Input that came from no cache.");
+const OUTPUT: Key = key("output", Price, "Output, reasoning included.");
+const CACHE_READ: Key =
+    key("cache_read", Price, "Input that was read from a cache; as `input` where nothing is known.");
+const CACHE_WRITE: Key =
+    key("cache_write", Price, "Input that was written to a cache for minutes; as `input` where nothing is known.");
+const CACHE_WRITE_LONG: Key = key(
+    "cache_write_long",
+    Price,
+    "Input that was written to a cache for an hour or more; as `cache_write` where nothing is known.",
+);
+
 /// One of `models:`. What a price leaves out is taken from the known one with the same name.
 pub static PRICE: Table = Table {
     name: "a price",
     keys: &[
         key("from", Date, "The day from which it counts, in UTC; without it always."),
-        key("input", Price, "Input that came from no cache."),
-        key("output", Price, "Output, reasoning included."),
-        key("cache_read", Price, "Input that was read from a cache; as `input` where nothing is known."),
-        key("cache_write", Price, "Input that was written to a cache for minutes; as `input` where nothing is known."),
-        key(
-            "cache_write_long",
-            Price,
-            "Input that was written to a cache for an hour or more; as `cache_write` where nothing is known.",
-        ),
+        INPUT,
+        OUTPUT,
+        CACHE_READ,
+        CACHE_WRITE,
+        CACHE_WRITE_LONG,
         key(
             "server_tool",
             Price,
@@ -59,15 +67,11 @@ pub static LONG: Table = Table {
     name: "`long`",
     keys: &[
         key("above", Tally, "Tokens of input of all classes above which these prices count."),
-        key("input", Price, "Input that came from no cache."),
-        key("output", Price, "Output, reasoning included."),
-        key("cache_read", Price, "Input that was read from a cache; as `input` where nothing is known."),
-        key("cache_write", Price, "Input that was written to a cache for minutes; as `input` where nothing is known."),
-        key(
-            "cache_write_long",
-            Price,
-            "Input that was written to a cache for an hour or more; as `cache_write` where nothing is known.",
-        ),
+        INPUT,
+        OUTPUT,
+        CACHE_READ,
+        CACHE_WRITE,
+        CACHE_WRITE_LONG,
     ],
     required: &[],
     foreign: &[("threshold", "write `above:`"), ("size", "write `above:`")],

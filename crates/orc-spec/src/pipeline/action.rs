@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use orc_domain::action::{Action, AgentAction, RepeatAction, RunAction};
 use orc_domain::expr::Template;
+use orc_domain::graph::StartFrom;
 use orc_domain::profile::{Mode, Profile};
 use orc_domain::suggest::closest;
 
@@ -115,6 +116,17 @@ impl Draft<'_> {
             return None;
         };
         let profile = self.profile(view.shared.library.agents).map(|(_, profile)| profile);
+        if let (Some(entry), Some(model)) = (self.field("agent"), profile.and_then(|profile| profile.model.as_ref()))
+            && self.from(&view.shared.trees) == StartFrom::InPlace
+        {
+            report
+                .error(
+                    Code::Conflict,
+                    entry.span,
+                    format!("this agent calls the model `{model}`, and a step in your own checkout has no box"),
+                )
+                .help("remove `worktree: in_place`: without a box nothing keeps a program from other ways to a model");
+        }
         let prompt = prompt(node, profile, reader, report);
         let schema = match (&self.ahead, self.field("output")) {
             (Ahead::Schema(schema), Some(_)) => Some(schema.clone()),

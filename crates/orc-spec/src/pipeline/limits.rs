@@ -196,6 +196,12 @@ pub(super) fn pipeline_budget(node: &Node, report: &mut Report) -> Option<Budget
                 }
                 OnExhausted::Wait(read::duration(waits.get("wait")?, "`wait`", report)?)
             }
+            Kind::Scalar(scalar) if scalar.text == "wait" => {
+                report
+                    .error(Code::BadValue, node.span, "`on_exhausted: wait` does not say how long it waits")
+                    .help("write `on_exhausted: { wait: 24h }`");
+                return None;
+            }
             _ => {
                 read::word(node, "`on_exhausted`", keys::ON_EXHAUSTED, report)?;
                 OnExhausted::Fail

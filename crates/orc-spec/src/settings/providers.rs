@@ -13,7 +13,65 @@ use crate::diagnostic::{Code, Report};
 use crate::keys;
 use crate::pipeline::is_identifier;
 use crate::read::{self, Fields};
-use crate::yaml::{Entry as Member, Kind, Node};
+use crate::source::{SourceFile, Span};
+use crate::yaml::{self, Entry as Member, Kind, Node};
+
+/// What a file is that settings name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOf {
+    /// `script:` of a provider.
+    Script,
+    /// `cassette:` of a provider.
+    Cassette,
+    /// `prices:`.
+    Prices,
+}
+
+/// A file that settings name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// What it is.
+    pub of: FileOf,
+    /// Its path, from the root of the repository.
+    pub path: String,
+    /// Where it is named.
+    pub span: Span,
+}
+
+/// The files that settings name and that a start reads, as they stand in them; what is no path is left out.
+#[must_use]
+pub fn named_files(source: &SourceFile) -> Vec<NamedFile> {
+    let mut report = Report::new(&source.name);
+    let Some(Node { kind: Kind::Map(members), .. }) = yaml::parse(&source.text, &mut report) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut note = |of: FileOf, node: &Node| {
+        if let Some(path) = file(node, "", &mut report) {
+            found.push(NamedFile { of, path, span: node.span });
+        }
+    };
+    for Member { key, value } in &members {
+        match (key.text.as_str(), &value.kind) {
+            ("prices", _) => note(FileOf::Prices, value),
+            ("providers", Kind::Map(providers)) => {
+                let keys = providers.iter().filter_map(|provider| match &provider.value.kind {
+                    Kind::Map(keys) => Some(keys),
+                    _ => None,
+                });
+                for Member { key, value } in keys.flatten() {
+                    match key.text.as_str() {
+                        "script" => note(FileOf::Script, value),
+                        "cassette" => note(FileOf::Cassette, value),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
 
 /// Providers that are there when nobody names them: name, protocols, address, variable of the key.
 const KNOWN: [(&str, &[Protocol], &str, &str); 2] = [

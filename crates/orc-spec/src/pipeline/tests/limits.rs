@@ -39,6 +39,7 @@ fn groups() {
         ("concurrency: [a]", &["1:14 wrong_type"]),
     ];
     check(&cases, with_key);
+    assert!(words(&with_key("budget: { time: 4h, on_exhausted: wait }")).contains("does not say how long it waits"));
     let step = only_step("  a: { run: x, foreach: [1], concurrency: { group: \"${{ item }}\", on_limit: skip } }\n");
     assert_eq!(step.concurrency.map(|group| group.on_limit), Some(OnLimit::Skip));
     let cancel = steps("  a: { run: x, concurrency: { group: a, on_limit: cancel_running } }\n");

@@ -255,6 +255,26 @@ fn boxes_that_cannot_be() {
 }
 
 #[test]
+fn an_agent_that_calls_a_model_does_not_work_in_place() {
+    let profile = "---\nadapter: command\ncommand: [agent]\nmodel: m-1\n---\nWork.\n";
+    let profile = compile_profile(&SourceFile::new("agents/a.md", profile), &|_| Err("none".to_owned()), None);
+    let agents = BTreeMap::from([("a".to_owned(), profile.profile.unwrap())]);
+    let told = |text: &str| {
+        let library = Library { agents: &agents, ..Library::empty() };
+        let said = compile(&SourceFile::new("p.yaml", text), &library).diagnostics;
+        said.into_iter().map(|problem| (problem.span.start, problem.message)).collect::<Vec<_>>()
+    };
+    let wanted = "this agent calls the model `m-1`, and a step in your own checkout has no box".to_owned();
+    for text in [
+        "steps: { a: { agent: a, prompt: x, worktree: in_place } }",
+        "worktree: in_place\nsteps: { a: { agent: a, prompt: x } }",
+    ] {
+        assert_eq!(told(text), [(text.find("a, prompt").unwrap(), wanted.clone())]);
+    }
+    assert_eq!(told("steps: { a: { agent: a, prompt: x } }"), []);
+}
+
+#[test]
 fn there_is_no_box_in_place() {
     check(&[
         (

@@ -30,6 +30,20 @@ fn what_is_known_is_there_without_being_named() {
 }
 
 #[test]
+fn files_that_settings_name_are_found_with_their_places() {
+    let text = "prices: prices.yaml\nproviders:\n  a: { script: models/a.yaml }\n  b: { cassette: /tapes/b.jsonl }\n  c: { \
+                base_url: 'https://x' }\n  d: { script: ../x }\n  e: 3\n";
+    let found: Vec<(FileOf, String, usize)> = named_files(&SourceFile::new("orchestrator.yaml", text))
+        .into_iter()
+        .map(|file| (file.of, file.path, file.span.start))
+        .collect();
+    let wanted =
+        [(FileOf::Prices, "prices.yaml"), (FileOf::Script, "models/a.yaml"), (FileOf::Cassette, "/tapes/b.jsonl")];
+    assert_eq!(found, wanted.map(|(of, path)| (of, path.to_owned(), text.find(path).unwrap())));
+    assert_eq!(named_files(&SourceFile::new("orchestrator.yaml", "a: [")), []);
+}
+
+#[test]
 fn providers_keep_their_order_and_what_is_known_may_be_changed() {
     let models = resolved(
         "unpriced: refuse\nprices: prices.yaml\nproviders:\n\
