@@ -66,6 +66,13 @@ pub enum Heard {
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         seen: BTreeMap<String, String>,
     },
+    /// A tool could not be done, and none can: there is no place for them.
+    Broke {
+        /// Of which call.
+        call: String,
+        /// Why.
+        why: String,
+    },
     /// Messages for the running agent; read at the next turn boundary.
     Letters {
         /// They, as the model is to read them.
@@ -188,6 +195,11 @@ pub enum Event {
         /// What.
         value: Value,
     },
+    /// It says that it cannot go on.
+    Blocked {
+        /// Why.
+        why: String,
+    },
     /// It was steered to another way.
     Steered {
         /// Why.
@@ -250,6 +262,8 @@ struct State {
     todos: Value,
     letters: Vec<String>,
     output: Option<Value>,
+    /// It said that it cannot go on.
+    is_blocked: bool,
     /// Answers in this run.
     turn: u32,
     /// Which model: 0 is the first, others are its fallbacks.
@@ -329,6 +343,12 @@ impl Brain {
         &self.state.messages
     }
 
+    /// Whether no other model would be asked if this one did not answer.
+    #[must_use]
+    pub const fn is_last_model(&self) -> bool {
+        !self.settings.has_fallback(self.state.model)
+    }
+
     /// What it submitted in this run.
     #[must_use]
     pub const fn output(&self) -> Option<&Value> {
@@ -362,6 +382,7 @@ impl Brain {
                 self.state.seen.extend(seen);
                 self.result(&call, text, failed, &mut acts);
             }
+            Heard::Broke { call, why } => self.broke(&call, why, &mut acts),
             Heard::Letters { texts } => self.state.letters.extend(texts),
             Heard::Stop { why: StopWord(why) } => self.stopped(why, &mut acts),
         }
@@ -376,7 +397,7 @@ impl Brain {
         let letters = std::mem::take(&mut state.letters);
         blocks.extend(letters.into_iter().map(|text| Block::Text { text }));
         state.messages.push(Message { by: Speaker::User, blocks });
-        (state.turn, state.model, state.stop, state.output) = (0, 0, None, None);
+        (state.turn, state.model, state.stop, state.output, state.is_blocked) = (0, 0, None, None, false);
         state.recovery = Recovery::default();
         state.guard = Guard::default();
         self.ask(None, acts);
@@ -475,6 +496,7 @@ impl State {
             todos: Value::Array(Vec::new()),
             letters: Vec::new(),
             output: None,
+            is_blocked: false,
             turn: 0,
             model: 0,
             recovery: Recovery::default(),

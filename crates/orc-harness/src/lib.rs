@@ -8,8 +8,18 @@
 //! Where to go next: [`talk`] (what is said between brain and model), [`wire`] (the same in the words of each protocol),
 //! [`hands`] (the tools, as they run inside).
 
+mod ask;
 pub mod brain;
+pub mod context;
+mod drive;
+pub mod events;
+mod facts;
 pub mod hands;
+pub mod host;
+pub mod place;
 pub mod record;
+pub mod replay;
+pub mod run;
 pub mod talk;
+pub mod tools;
 pub mod wire;

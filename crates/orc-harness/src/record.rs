@@ -62,13 +62,13 @@ pub enum Entry {
         /// What.
         question: Print,
     },
-    /// The run is over: what whoever watched was told of it, as one digest.
+    /// The run is over.
     Ended {
         /// Why, if for a reason of its own.
         #[serde(default)]
         stop: Option<String>,
-        /// Digest of the canonical stream of events.
-        events: String,
+        /// Digests of what whoever watched was told, event by event.
+        events: Vec<String>,
     },
 }
 

@@ -7,10 +7,12 @@ use orc_domain::graph::MAX_OUTPUT_BYTES;
 use orc_domain::ids::{FlowId, RunId, WorkspaceId};
 use orc_domain::input::{Ending, Input, Told};
 use orc_domain::principal::Principal;
+use orc_domain::profile::Adapter;
 use orc_domain::run::{AgentStop, Cause, ErrorFamily, Failure, Message, WakeReason};
 use orc_domain::value::Text;
 use orc_ports::adapter::{AgentStart, Letter, Names, PrepareError, Prepared, Wake};
 use orc_ports::executor::{Launch, Limits};
+use orc_ports::harness::{Begin, BeginError};
 use orc_ports::log::{LogKind, LogLine};
 
 use crate::ears::Ear;
@@ -21,16 +23,25 @@ use crate::shell::{Shell, chain};
 /// Bytes at the end of a lost run's log that the next run is told.
 const CONTINUATION_BYTES: u64 = 16 * 1024;
 
+/// What is to be started.
+pub(crate) enum Work {
+    /// A program.
+    Program(Launch),
+    /// The built-in agent.
+    BuiltIn(Box<Begin>),
+}
+
 /// What to start for an agent, and who listens to it; else how the run ends without having begun.
 pub(crate) async fn launch(
     shell: &Arc<Shell>,
     flow: FlowId,
     run: RunId,
     call: AgentCall,
-) -> Result<(Launch, Arc<Ear>), Input> {
+) -> Result<(Work, Arc<Ear>), Input> {
     let continuation = match &call.wake {
-        WakeReason::Recovery { lost } => tail_of_log(shell, flow, *lost).await,
-        WakeReason::PipelineStep | WakeReason::Conflict | WakeReason::UserMessage { .. } => None,
+        // The built-in agent goes on in its conversation, in which everything stands.
+        WakeReason::Recovery { lost } if !is_built_in(&call) => tail_of_log(shell, flow, *lost).await,
+        _ => None,
     };
     let (place, env, path) = (call.place.clone(), call.env.clone(), call.path.clone());
     let told = call.prompt.iter().map(|part| part.text.as_str()).collect();
@@ -42,6 +53,7 @@ pub(crate) async fn launch(
     let secrets = models::open(shell, (flow, run), &call, &mut settled, secrets).await.map_err(not_begun)?;
     let metered = call.profile.model.is_some().then(|| Arc::clone(&shell.gateway));
     let Settled { directory, confinement, env, conflict } = settled;
+    let built_in = is_built_in(&call).then(|| (call.goes_on, call.workers.clone()));
     let start = start_of(flow, run, call, (continuation, conflict));
     let Prepared { argv, env: own, stdin, listener } =
         shell.adapter.prepare(&start).map_err(|error| not_prepared(run, &error))?;
@@ -61,8 +73,36 @@ pub(crate) async fn launch(
         limits: Limits { log_bytes: shell.shape.log_bytes, output_bytes: MAX_OUTPUT_BYTES as u64 },
         stdin: Some(stdin),
         tap: Some(ear.tap(shell)),
+        host: None,
     };
-    Ok((launch, ear))
+    let Some((goes_on, workers)) = built_in else { return Ok((Work::Program(launch), ear)) };
+    let prompt = launch.stdin.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+    let begin = Begin {
+        prompt,
+        workers,
+        record: shell.data.conversation(flow, &path),
+        goes_on,
+        at: shell.clock.now(),
+        report: shell.router.reports(),
+        place: Launch { stdin: None, ..launch },
+        start,
+    };
+    Ok((Work::BuiltIn(Box::new(begin)), ear))
+}
+
+/// Whether it is the agent that comes with us.
+pub(crate) const fn is_built_in(call: &AgentCall) -> bool {
+    matches!(call.profile.adapter, Adapter::BuiltIn(_))
+}
+
+/// How a run of the built-in agent ends that could not begin.
+pub(crate) fn not_begun(run: RunId, error: &BeginError) -> Input {
+    let family = match error {
+        BeginError::Record { .. } | BeginError::Closed => ErrorFamily::SandboxInfrastructure,
+        BeginError::Profile { .. } => ErrorFamily::Unknown,
+    };
+    let failure = Failure { family, cause: Cause::Start, detail: chain(error) };
+    Input::RunEnded { run, ending: Ending::Failed(failure), told: Some(nothing_told()) }
 }
 
 fn start_of(

@@ -121,6 +121,18 @@ impl DataDir {
         self.logs().join(flow.file_name()).join(run.file_name() + ".jsonl")
     }
 
+    /// Conversations of built-in agents, a directory for each flow.
+    #[must_use]
+    pub fn conversations(&self) -> PathBuf {
+        self.root.join("conversations")
+    }
+
+    /// The record of a conversation.
+    #[must_use]
+    pub fn conversation(&self, flow: FlowId, path: &StepPath) -> PathBuf {
+        self.conversations().join(flow.file_name()).join(path.file_name() + ".jsonl")
+    }
+
     /// Files that were kept of steps, a directory for each flow.
     #[must_use]
     pub fn kept(&self) -> PathBuf {

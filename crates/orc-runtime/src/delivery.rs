@@ -21,9 +21,10 @@ use orc_ports::store::Guarded;
 use orc_ports::worktrees::Conversation;
 use tokio::sync::{mpsc, watch};
 
-use crate::agents;
+use crate::agents::{self, Work};
 use crate::children;
 use crate::dispatcher::DispatcherError;
+use crate::ears;
 use crate::endings::ending_of_start;
 use crate::places::{self, Settled, Who};
 use crate::shell::Shell;
@@ -138,10 +139,11 @@ async fn run(
 async fn carry_out(shell: &Arc<Shell>, effect: EffectId, kind: EffectKind) {
     match kind {
         EffectKind::StopRun { run, reason, grace } => {
+            let why = ears::word_of(reason);
             if let Some(ear) = shell.router.ear(run) {
-                ear.stopped(reason);
+                ear.stopped(why);
             }
-            shell.executor.stop(run, grace);
+            shell.stop(run, why, grace);
         }
         EffectKind::StartFlow { spec } => {
             if !until_done(shell, || children::start(shell, &spec)).await {
@@ -217,13 +219,13 @@ async fn claim(shell: &Shell, starts: &[Start]) -> Option<Vec<Guarded>> {
 
 async fn start_one(shell: &Arc<Shell>, flow: FlowId, run: RunId, what: StartWhat) {
     let started = match what {
-        StartWhat::Command(command) => launch_of(shell, flow, run, command).await.map(|launch| (launch, None)),
-        StartWhat::Agent(call) => {
-            agents::launch(shell, flow, run, *call).await.map(|(launch, ear)| (launch, Some(ear)))
+        StartWhat::Command(command) => {
+            launch_of(shell, flow, run, command).await.map(|launch| (Work::Program(launch), None))
         }
+        StartWhat::Agent(call) => agents::launch(shell, flow, run, *call).await.map(|(work, ear)| (work, Some(ear))),
         StartWhat::Join(path, copy) => return join(shell, flow, run, (path, copy)).await,
     };
-    let (launch, ear) = match started {
+    let (work, ear) = match started {
         Ok(started) => started,
         Err(ended) => {
             shell.router.expect_report(run, flow, None);
@@ -231,17 +233,21 @@ async fn start_one(shell: &Arc<Shell>, flow: FlowId, run: RunId, what: StartWhat
         }
     };
     shell.router.expect_report(run, flow, ear.clone());
-    match shell.executor.start(launch).await {
+    let started = match work {
+        Work::Program(launch) => shell.executor.start(launch).await.map_err(|error| {
+            let ending = ending_of_start(&error);
+            Input::RunEnded { run, ending, told: None }
+        }),
+        Work::BuiltIn(begin) => shell.harness.start(*begin).await.map_err(|error| agents::not_begun(run, &error)),
+    };
+    match started {
         Ok(process) => {
             if let Some(ear) = ear {
                 shell.tasks.spawn("ear", ear.watch(Arc::clone(shell)));
             }
             shell.router.started(run, Input::RunStarted { run, process });
         }
-        Err(error) => {
-            let ending = ending_of_start(&error);
-            shell.router.not_started(run, Input::RunEnded { run, ending, told: None });
-        }
+        Err(ended) => shell.router.not_started(run, ended),
     }
 }
 
@@ -279,6 +285,7 @@ async fn launch_of(shell: &Shell, flow: FlowId, run: RunId, command: Command) ->
         limits: Limits { log_bytes: shell.shape.log_bytes, output_bytes: MAX_OUTPUT_BYTES as u64 },
         stdin: None,
         tap: None,
+        host: None,
     })
 }
 

@@ -11,6 +11,7 @@ use orc_domain::request::{Answer, AnswerError, RequestState};
 use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, ReapError};
+use orc_ports::harness::Harness;
 use orc_ports::gateway::Gateway;
 use orc_ports::ledger::Ledger;
 use orc_ports::notifier::Notifier;
@@ -44,6 +45,8 @@ pub struct Parts {
     pub reader: Arc<dyn Reader>,
     /// Where runs become processes; reports into `router`.
     pub executor: Arc<dyn Executor>,
+    /// Runs the built-in agent.
+    pub harness: Arc<dyn Harness>,
     /// Makes private copies.
     pub worktrees: Arc<dyn Worktrees>,
     /// The way to models.
@@ -151,7 +154,7 @@ impl Dispatcher {
     /// # Errors
     /// When the store fails or a left process does not go.
     pub async fn open(parts: Parts) -> Result<(Self, Recovered), DispatcherError> {
-        let Parts { store, reader, executor, worktrees, gateway, ledger, .. } = parts;
+        let Parts { store, reader, executor, harness, worktrees, gateway, ledger, .. } = parts;
         let Parts { adapter, notifier, clock, router, data, shape, instance, .. } = parts;
         let slots = Slots::new(shape.slots);
         let (commits, live, trouble) = (watch::Sender::new(0), watch::Sender::new(0), watch::Sender::new(None));
@@ -160,6 +163,7 @@ impl Dispatcher {
             store,
             reader,
             executor,
+            harness,
             worktrees,
             gateway,
             ledger,
@@ -365,6 +369,7 @@ impl Dispatcher {
     /// When the store fails.
     pub async fn close(self) -> Result<(), DispatcherError> {
         self.shell.tasks.end().await;
+        self.shell.harness.close().await;
         self.shell.executor.close().await;
         self.shell.gateway.end().await;
         self.shell.store.instance_end(self.shell.instance, self.shell.clock.now()).await?;

@@ -89,7 +89,7 @@ impl Ear {
                 if heard.is_done {
                     let since = *done_since.get_or_insert_with(|| shell.clock.now());
                     if shell.clock.now().since(since) >= LEAVE_WITHIN {
-                        shell.executor.stop(self.run, shell.shape.grace);
+                        shell.stop(self.run, AgentStop::Abort, shell.shape.grace);
                     }
                 }
                 let news = self.known(listener.as_ref()) != heard.told;
@@ -123,19 +123,8 @@ impl Ear {
     }
 
     /// We asked it to end.
-    pub(crate) fn stopped(&self, reason: StopReason) {
-        let stop = match reason {
-            StopReason::Silence => AgentStop::Silence,
-            StopReason::Looping => AgentStop::Looping,
-            StopReason::Wall(_) | StopReason::FlowWall(_) => AgentStop::Spend,
-            StopReason::Cancel
-            | StopReason::FailFast
-            | StopReason::FinallyDeadline
-            | StopReason::Timeout
-            | StopReason::StartDeadline
-            | StopReason::Parked(_) => AgentStop::Abort,
-        };
-        self.heard().stopped.get_or_insert(stop);
+    pub(crate) fn stopped(&self, why: AgentStop) {
+        self.heard().stopped.get_or_insert(why);
     }
 
     /// The process is gone: what came of the run.
@@ -148,6 +137,21 @@ impl Ear {
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why we end a run, in the word that its agent hears.
+pub(crate) const fn word_of(reason: StopReason) -> AgentStop {
+    match reason {
+        StopReason::Silence => AgentStop::Silence,
+        StopReason::Looping => AgentStop::Looping,
+        StopReason::Wall(_) | StopReason::FlowWall(_) => AgentStop::Spend,
+        StopReason::Cancel
+        | StopReason::FailFast
+        | StopReason::FinallyDeadline
+        | StopReason::Timeout
+        | StopReason::StartDeadline
+        | StopReason::Parked(_) => AgentStop::Abort,
     }
 }
 

@@ -16,6 +16,7 @@ use orc_domain::time::Timestamp;
 use orc_ports::executor::{Confinement, Door, Secrets};
 use orc_ports::gateway::{Notice, Notices, OpenError, Opening};
 
+use crate::agents;
 use crate::places::Settled;
 use crate::shell::{Shell, chain};
 
@@ -53,9 +54,13 @@ pub(crate) async fn open(
     };
     let door = shell.gateway.open(opening).await.map_err(|error| not_opened(family_of(&error), chain(&error)))?;
     shell.places.note_door(run);
-    settled.env.extend(door.environment(PORT, model));
-    let values = secrets.values().iter().cloned().chain([door.token]);
+    let values = secrets.values().iter().cloned().chain([door.token.clone()]);
     let secrets = Secrets::new(values);
+    if agents::is_built_in(call) {
+        // Its loop calls from this process; nothing in its box has a way to a model.
+        return Ok(secrets);
+    }
+    settled.env.extend(door.environment(PORT, model));
     enter(confinement, door.socket);
     Ok(secrets)
 }

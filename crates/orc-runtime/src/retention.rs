@@ -136,8 +136,11 @@ impl Removable {
     ) -> Result<Vec<String>, StoreError> {
         let (mut stuck, mut failures) = (BTreeSet::new(), Vec::new());
         let logs = self.logs.iter().map(|(flow, _)| (flow, data.logs().join(flow.file_name())));
+        // What agents said to each other and to models goes with what their runs said.
+        let conversations =
+            self.logs.iter().map(|(flow, _)| (flow, data.conversations().join(flow.file_name())));
         let artifacts = self.artifacts.iter().map(|(flow, _)| (flow, data.artifacts(*flow)));
-        for (flow, directory) in logs.chain(artifacts) {
+        for (flow, directory) in logs.chain(conversations).chain(artifacts) {
             if stop() {
                 return Ok(failures);
             }

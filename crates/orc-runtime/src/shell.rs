@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use orc_domain::ids::{FlowId, InstanceId};
+use orc_domain::agent::AgentStop;
+use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::principal::Principal;
 use orc_domain::request::Standing;
 use orc_domain::time::{Millis, Timestamp};
@@ -11,6 +12,7 @@ use orc_ports::adapter::Adapter;
 use orc_ports::clock::Clock;
 use orc_ports::executor::Executor;
 use orc_ports::gateway::Gateway;
+use orc_ports::harness::Harness;
 use orc_ports::ledger::Ledger;
 use orc_ports::notifier::Notifier;
 use orc_ports::reader::Reader;
@@ -100,6 +102,7 @@ pub(crate) struct Shell {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) reader: Arc<dyn Reader>,
     pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) harness: Arc<dyn Harness>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) router: Arc<Router>,
     pub(crate) data: DataDir,
@@ -126,6 +129,11 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
+    /// Asks a run to end, whatever carries it.
+    pub(crate) fn stop(&self, run: RunId, why: AgentStop, grace: Millis) {
+        if self.harness.has(run) { self.harness.stop(run, why, grace) } else { self.executor.stop(run, grace) }
+    }
+
     /// To be held while a flow is taken.
     pub(crate) async fn enter(&self) -> Result<RwLockReadGuard<'_, bool>, DispatcherError> {
         let left = self.left.read().await;

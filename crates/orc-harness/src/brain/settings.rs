@@ -59,6 +59,8 @@ pub enum Kind {
         /// Whether it stands in the member `output` of the input, because its schema asks for no object.
         wrapped: bool,
     },
+    /// Its word that it cannot go on. The run ends with it.
+    Blocked,
     /// Another agent.
     Agent,
 }
@@ -66,7 +68,7 @@ pub enum Kind {
 impl Kind {
     /// Whether others may run beside it.
     pub(super) const fn is_shared(self) -> bool {
-        matches!(self, Self::Reads | Self::Agent | Self::Todo | Self::Submit { .. })
+        matches!(self, Self::Reads | Self::Agent | Self::Todo | Self::Submit { .. } | Self::Blocked)
     }
 }
 

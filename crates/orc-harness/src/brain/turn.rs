@@ -102,6 +102,12 @@ impl Brain {
                         acts,
                     );
                 }
+                Kind::Blocked => {
+                    let why = json_of(&call.input)["why"].as_str().unwrap_or_default().to_owned();
+                    self.state.is_blocked = true;
+                    acts.push(Act::Tell(Event::Blocked { why }));
+                    self.result_of(&call.id, "Taken.".to_owned(), false, acts);
+                }
                 Kind::Submit { wrapped } => {
                     let mut output = json_of(&call.input);
                     if wrapped {
@@ -120,6 +126,24 @@ impl Brain {
         self.result_of(call, text, failed, acts);
         if self.state.stop.is_none() {
             self.begin_calls(acts);
+        }
+        self.close_turn_if_done(acts);
+    }
+
+    /// There is no place for tools any more: what runs ends, and the run with it.
+    pub(super) fn broke(&mut self, call: &str, why: String, acts: &mut Vec<Act>) {
+        self.result_of(call, format!("Not done: {why}"), true, acts);
+        if self.state.stop.is_some() {
+            return self.close_turn_if_done(acts);
+        }
+        if matches!(self.state.stage, Stage::Asking(..)) {
+            acts.push(Act::HangUp);
+            return self.fail_after(ErrorFamily::SandboxInfrastructure, why, None, acts);
+        }
+        acts.push(Act::Tell(Event::Error { family: ErrorFamily::SandboxInfrastructure, message: why }));
+        self.state.stop = Some(Leave::Failed(None));
+        if let Stage::Working(calls) = &mut self.state.stage {
+            calls.cancel_all(acts);
         }
         self.close_turn_if_done(acts);
     }
@@ -213,7 +237,7 @@ impl Brain {
             self.state.messages.push(Message { by: Speaker::User, blocks: results });
             return self.leave(why, acts);
         }
-        if self.state.output.is_some() {
+        if self.state.output.is_some() || self.state.is_blocked {
             self.state.messages.push(Message { by: Speaker::User, blocks: results });
             return self.end(Some(AgentStop::NoToolUse), acts);
         }

@@ -19,7 +19,7 @@ fn what_a_crash_left_at_the_end_goes_and_the_rest_is_read() {
     for piece in [text("Do"), Said::CallBegins { name: "x".to_owned() }, text("ne."), Said::Ended(Ended::Said)] {
         record.hear(at(), &Heard::Said { pieces: vec![piece] }).unwrap();
     }
-    record.append(at(), Entry::Ended { stop: None, events: "e".to_owned() }).unwrap();
+    record.append(at(), Entry::Ended { stop: None, events: vec!["e".to_owned()] }).unwrap();
     let whole = std::fs::read(&path).unwrap();
     let known = read(&path).unwrap();
     let said = Heard::Said { pieces: vec![text("Done."), Said::Ended(Ended::Said)] };
@@ -31,7 +31,7 @@ fn what_a_crash_left_at_the_end_goes_and_the_rest_is_read() {
         let (mut record, lines) = Record::open(&path).unwrap();
         let complete = ends.iter().filter(|end| **end <= cut).count();
         assert_eq!(lines, known[..complete], "cut at {cut}");
-        record.append(at(), Entry::Ended { stop: None, events: "e".to_owned() }).unwrap();
+        record.append(at(), Entry::Ended { stop: None, events: vec!["e".to_owned()] }).unwrap();
         assert_eq!(read(&path).unwrap().len(), complete + 1, "cut at {cut}");
     }
 }
@@ -40,9 +40,9 @@ fn what_a_crash_left_at_the_end_goes_and_the_rest_is_read() {
 fn what_cannot_be_read_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.jsonl");
-    std::fs::write(&path, "{\"v\":1,\"seq\":1,\"at\":7,\"kind\":\"ended\",\"events\":\"\"}\n{]\n").unwrap();
+    std::fs::write(&path, "{\"v\":1,\"seq\":1,\"at\":7,\"kind\":\"ended\",\"events\":[]}\n{]\n").unwrap();
     assert!(read(&path).unwrap_err().to_string().starts_with("line 2 of the record"));
-    std::fs::write(&path, "{\"v\":2,\"seq\":1,\"at\":7,\"kind\":\"ended\",\"events\":\"\"}\n").unwrap();
+    std::fs::write(&path, "{\"v\":2,\"seq\":1,\"at\":7,\"kind\":\"ended\",\"events\":[]}\n").unwrap();
     assert!(read(&path).unwrap_err().to_string().ends_with("version 2 is not 1"));
 }
 

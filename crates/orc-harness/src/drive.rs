@@ -1,0 +1,254 @@
+//! Carries a brain: what it wants done is done, what comes of it is written down and heard.
+//!
+//! Thin: nothing is decided here. Of each thing that is heard the order is: the brain says what to do, the record has what
+//! was heard (and the disk, before anything that changes something begins), then it is done.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::stream::FuturesUnordered;
+use orc_domain::agent::AgentStop;
+use orc_domain::run::ErrorFamily;
+use orc_domain::time::{Millis, Timestamp};
+use orc_ports::clock::Clock;
+use orc_process::hands::{Use, Used};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::ask::{self, Asker, Saying};
+use crate::brain::{Act, Brain, End, Event, Heard, StopWord};
+use crate::events;
+use crate::place::{Place, PlaceError};
+use crate::record::{Entry, Print, Record, RecordError};
+use crate::talk::{CallFailure, Question, Said, ToolCall, ToolInput};
+use crate::tools;
+
+/// How often whoever watches hears that a model still answers.
+const ALIVE_EVERY: Millis = Millis::from_secs(10);
+
+/// Something for a running agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Messages.
+    Letters(Vec<String>),
+    /// It is to end.
+    Stop(AgentStop),
+}
+
+/// Where lines of the vocabulary go.
+pub(crate) type Say = Arc<dyn Fn(Timestamp, &str) + Send + Sync>;
+
+/// Starts another agent: what it says in the end, and whether it failed.
+pub(crate) trait Spawns: Send + Sync {
+    /// Runs it to its end. Cancelled, it ends soon and answers all the same.
+    fn spawn(&self, call: ToolCall, agent: String, prompt: String, cancel: CancellationToken)
+    -> BoxFuture<'static, (String, bool)>;
+}
+
+/// How a brain came to its end, and its last words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Ended {
+    /// Why; none: something failed.
+    pub(crate) stop: Option<AgentStop>,
+    /// What it said last.
+    pub(crate) said: Option<String>,
+    /// What it submitted.
+    pub(crate) output: Option<Value>,
+    /// Why it could not go on, or what failed.
+    pub(crate) trouble: Option<String>,
+}
+
+/// What a brain works with.
+pub(crate) struct Driver {
+    pub(crate) brain: Brain,
+    pub(crate) record: Record,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) asker: Asker,
+    pub(crate) place: Arc<dyn Place>,
+    pub(crate) spawns: Arc<dyn Spawns>,
+    pub(crate) say: Say,
+}
+
+type Doing = BoxFuture<'static, Heard>;
+
+/// What is under way.
+#[derive(Default)]
+struct UnderWay {
+    saying: Option<Saying>,
+    doing: FuturesUnordered<Doing>,
+    cancels: BTreeMap<String, CancellationToken>,
+    told_at: Option<Timestamp>,
+    /// Messages that the question before this one had.
+    known: usize,
+    events: events::Stream,
+    ended: Ended,
+}
+
+impl Driver {
+    /// Runs it from `first` to its end.
+    pub(crate) async fn run(mut self, first: Heard, mut orders: mpsc::UnboundedReceiver<Order>) -> Ended {
+        let mut way = UnderWay { known: self.brain.messages().len(), ..UnderWay::default() };
+        let mut queue = VecDeque::from([first]);
+        loop {
+            while let Some(heard) = queue.pop_front() {
+                match self.hear(heard, &mut way) {
+                    Ok(None) => {}
+                    Ok(Some(End { stop })) => return Ended { stop, ..way.ended },
+                    Err(error) => return self.unrecorded(&error, way.ended),
+                }
+            }
+            tokio::select! {
+                said = next(&mut way.saying) => queue.push_back(self.said(said, &mut way)),
+                Some(done) = way.doing.next() => queue.push_back(done),
+                order = orders.recv() => queue.push_back(match order {
+                    Some(Order::Letters(texts)) => Heard::Letters { texts },
+                    Some(Order::Stop(why)) => Heard::Stop { why: StopWord(why) },
+                    // Nobody is there any more who could want anything.
+                    None => Heard::Stop { why: StopWord(AgentStop::Abort) },
+                }),
+            }
+        }
+    }
+
+    /// What a model said, or that its answer broke off.
+    fn said(&self, said: Option<Result<Vec<Said>, CallFailure>>, way: &mut UnderWay) -> Heard {
+        let now = self.clock.now();
+        if way.told_at.is_none_or(|told| now.since(told) >= ALIVE_EVERY) {
+            way.told_at = Some(now);
+            (self.say)(now, &json!({ "type": "progress" }).to_string());
+        }
+        match said {
+            Some(Ok(pieces)) => Heard::Said { pieces },
+            Some(Err(failure)) => Heard::Failed { failure },
+            None => Heard::Failed { failure: CallFailure::Broken { why: "it ended without an end".to_owned() } },
+        }
+    }
+
+    fn hear(&mut self, heard: Heard, way: &mut UnderWay) -> Result<Option<End>, RecordError> {
+        let at = self.clock.now();
+        if let Heard::Result { call, .. } = &heard {
+            way.cancels.remove(call);
+        }
+        self.record.hear(at, &heard)?;
+        let acts = self.brain.hear(heard);
+        let is_told_only = acts.iter().all(|act| matches!(act, Act::Tell(_)));
+        if !is_told_only {
+            self.record.flush(at)?;
+        }
+        if acts.iter().any(|act| matches!(act, Act::Use { reads_only: false, .. } | Act::Spawn { .. })) {
+            self.record.sync()?;
+        }
+        for act in acts {
+            if let Some(end) = self.act(act, way)? {
+                self.ended(end.stop, way)?;
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+
+    fn act(&mut self, act: Act, way: &mut UnderWay) -> Result<Option<End>, RecordError> {
+        match act {
+            Act::Ask(question) => self.ask(*question, way)?,
+            Act::HangUp => way.saying = None,
+            Act::Use { call, seen, .. } => {
+                let cancel = way.cancels.entry(call.id.clone()).or_default().clone();
+                way.doing.push(self.lift(call, seen, cancel));
+            }
+            Act::Spawn { call, agent, prompt } => {
+                let cancel = way.cancels.entry(call.id.clone()).or_default().clone();
+                let (id, spawned) = (call.id.clone(), self.spawns.spawn(call, agent, prompt, cancel));
+                way.doing.push(
+                    spawned.map(|(text, failed)| Heard::Result { call: id, text, failed, seen: BTreeMap::new() }).boxed(),
+                );
+            }
+            Act::Cancel { call } => way.cancels.get(&call).into_iter().for_each(CancellationToken::cancel),
+            Act::Tell(event) => self.tell(&event, way),
+            Act::End(end) => return Ok(Some(end)),
+        }
+        Ok(None)
+    }
+
+    fn ask(&mut self, question: Question, way: &mut UnderWay) -> Result<(), RecordError> {
+        let print = Print::of(&question, way.known);
+        way.known = question.messages.len();
+        self.record.append(self.clock.now(), Entry::Asked { question: print })?;
+        let patient = self.brain.is_last_model();
+        way.saying = Some(ask::ask(self.asker.clone(), question, patient));
+        Ok(())
+    }
+
+    fn tell(&self, event: &Event, way: &mut UnderWay) {
+        match event {
+            Event::Says { text } => way.ended.said = Some(text.clone()),
+            Event::Output { value } => way.ended.output = Some(value.clone()),
+            Event::Blocked { why } => way.ended.trouble = Some(why.clone()),
+            Event::Error { message, .. } => way.ended.trouble = Some(message.clone()),
+            _ => {}
+        }
+        way.events.push(event);
+        (self.say)(self.clock.now(), &events::line(event).to_string());
+    }
+
+    fn lift(&self, call: ToolCall, seen: BTreeMap<String, String>, cancel: CancellationToken) -> Doing {
+        let (place, say, clock) = (Arc::clone(&self.place), Arc::clone(&self.say), Arc::clone(&self.clock));
+        let ToolCall { id, name, input } = call;
+        let input = match input {
+            ToolInput::Json(input) => input,
+            ToolInput::Broken(text) => Value::String(text),
+        };
+        let shown = (name.clone(), id.clone());
+        let progress = Arc::new(move |text: String| {
+            let line = json!({ "type": "tool", "name": shown.0, "state": "progress", "id": shown.1, "text": text });
+            say(clock.now(), &line.to_string());
+        });
+        async move {
+            let bounds = tools::bounds(&name);
+            match place.lift(Use { name, input, seen }, bounds, progress, cancel).await {
+                Ok(Used { text, failed, seen, .. }) => Heard::Result { call: id, text, failed, seen },
+                Err(PlaceError::Lost { why }) => {
+                    let text = format!("Interrupted: what does the tools ended in the middle ({why}). Look at what is there before you do it again.");
+                    Heard::Result { call: id, text, failed: true, seen: BTreeMap::new() }
+                }
+                Err(PlaceError::Broken { why }) => Heard::Broke { call: id, why },
+            }
+        }
+        .boxed()
+    }
+
+    fn ended(&mut self, stop: Option<AgentStop>, way: &UnderWay) -> Result<(), RecordError> {
+        let stop = stop.map(|stop| stop.word().to_owned());
+        self.record.append(self.clock.now(), Entry::Ended { stop, events: way.events.digests().to_vec() })?;
+        self.record.sync()
+    }
+
+    /// What cannot be written down must not be done: the run ends here.
+    fn unrecorded(&self, error: &RecordError, ended: Ended) -> Ended {
+        let mut message = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            message = format!("{message}: {cause}");
+            source = cause.source();
+        }
+        let event = Event::Error { family: ErrorFamily::SandboxInfrastructure, message: message.clone() };
+        (self.say)(self.clock.now(), &events::line(&event).to_string());
+        Ended { trouble: Some(message), ..ended }
+    }
+}
+
+/// The next thing that a model says; for ever nothing while none is asked.
+async fn next(saying: &mut Option<Saying>) -> Option<Result<Vec<Said>, CallFailure>> {
+    let Some(stream) = saying else { return std::future::pending().await };
+    let said = stream.next().await;
+    let is_over = match &said {
+        Some(Ok(pieces)) => matches!(pieces.last(), Some(Said::Ended(_))),
+        Some(Err(_)) | None => true,
+    };
+    if is_over {
+        *saying = None;
+    }
+    said
+}

@@ -1,0 +1,296 @@
+//! Runs of the built-in agent, from their beginning to their report.
+
+mod family;
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use orc_domain::agent::AgentStop;
+use orc_domain::ids::{InstanceId, RunId};
+use orc_domain::profile::{self, BuiltIn, Profile};
+use orc_domain::run::{ErrorFamily, Process};
+use orc_domain::time::Millis;
+use orc_ports::adapter::AgentStart;
+use orc_ports::clock::Clock;
+use orc_ports::executor::{Exit, Launch, OutputFile, Report};
+use orc_ports::gateway::Gateway;
+use orc_ports::harness::{Begin, BeginError, Harness};
+use orc_process::voice::Voice;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::family::Family;
+use crate::ask::Asker;
+use crate::brain::{Brain, Event, Heard, Settings};
+use crate::context;
+use crate::drive::{Driver, Order, Say};
+use crate::events;
+use crate::facts::{self, Wanted};
+use crate::place::Place;
+use crate::record::{Entry, Line, Record};
+use crate::tools;
+
+/// Makes the place of a run.
+pub trait Places: Send + Sync {
+    /// A place as `launch` describes it; nothing of it begins before it is used.
+    fn place(&self, launch: Launch) -> Arc<dyn Place>;
+}
+
+/// The built-in agent.
+pub struct BuiltInAgents {
+    shared: Arc<Shared>,
+    live: Arc<Mutex<BTreeMap<RunId, Live>>>,
+    tracker: TaskTracker,
+    instance: InstanceId,
+    ending: CancellationToken,
+}
+
+/// What all runs share.
+struct Shared {
+    gateway: Arc<dyn Gateway>,
+    clock: Arc<dyn Clock>,
+    places: Arc<dyn Places>,
+}
+
+/// A run that is not over.
+struct Live {
+    orders: mpsc::UnboundedSender<Order>,
+    kill: CancellationToken,
+}
+
+impl BuiltInAgents {
+    /// One that runs nothing yet.
+    #[must_use]
+    pub fn new(
+        instance: InstanceId,
+        gateway: Arc<dyn Gateway>,
+        clock: Arc<dyn Clock>,
+        places: Arc<dyn Places>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared { gateway, clock, places }),
+            live: Arc::default(),
+            tracker: TaskTracker::new(),
+            instance,
+            ending: CancellationToken::new(),
+        }
+    }
+
+    fn begin(&self, begin: Begin) -> Result<Process, BeginError> {
+        if self.ending.is_cancelled() {
+            return Err(BeginError::Closed);
+        }
+        let run = begin.place.run;
+        let profile::Adapter::BuiltIn(built_in) = begin.start.profile.adapter.clone() else {
+            return Err(BeginError::Profile { why: "its profile names another program".to_owned() });
+        };
+        let record = open(&begin.record, begin.goes_on)?;
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let kill = self.ending.child_token();
+        lock(&self.live).insert(run, Live { orders, kill: kill.clone() });
+        let (shared, live) = (Arc::clone(&self.shared), Arc::clone(&self.live));
+        self.tracker.spawn(async move {
+            let report = Arc::clone(&begin.report);
+            let over = carry(shared, built_in, begin, (record, inbox, kill)).await;
+            lock(&live).remove(&run);
+            report(over);
+        });
+        Ok(orc_process::own_process(self.instance))
+    }
+}
+
+impl Harness for BuiltInAgents {
+    fn start(&self, begin: Begin) -> BoxFuture<'_, Result<Process, BeginError>> {
+        std::future::ready(self.begin(begin)).boxed()
+    }
+
+    fn write(&self, run: RunId, texts: Vec<String>) -> bool {
+        lock(&self.live).get(&run).is_some_and(|live| live.orders.send(Order::Letters(texts)).is_ok())
+    }
+
+    fn stop(&self, run: RunId, why: AgentStop, grace: Millis) {
+        let live = lock(&self.live);
+        let Some(Live { orders, kill }) = live.get(&run) else { return };
+        let (kill, clock) = (kill.clone(), Arc::clone(&self.shared.clock));
+        if grace == Millis::ZERO || orders.send(Order::Stop(why)).is_err() {
+            return kill.cancel();
+        }
+        drop(self.tracker.spawn(async move {
+            tokio::select! {
+                () = kill.cancelled() => {}
+                () = clock.sleep(grace) => kill.cancel(),
+            }
+        }));
+    }
+
+    fn has(&self, run: RunId) -> bool {
+        lock(&self.live).contains_key(&run)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        async {
+            self.ending.cancel();
+            self.tracker.close();
+            self.tracker.wait().await;
+        }
+        .boxed()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere leaves it as it was: nothing in it is ever half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens the record of a conversation. One that does not go on begins a new file; the old one stays beside it, since its
+/// runs can be replayed.
+fn open(path: &Path, goes_on: bool) -> Result<(Record, Vec<Line>), BeginError> {
+    let failed = |why: String| BeginError::Record { why };
+    if !goes_on && path.exists() {
+        let aside = (1_u32..).map(|number| path.with_extension(format!("{number}.jsonl"))).find(|free| !free.exists());
+        if let Some(aside) = aside {
+            std::fs::rename(path, &aside).map_err(|error| failed(format!("`{}`: {error}", path.display())))?;
+        }
+    }
+    Record::open(path).map_err(|error| {
+        let why = std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
+        failed(format!("{error}{why}"))
+    })
+}
+
+/// One run, whatever happens to it.
+async fn carry(
+    shared: Arc<Shared>,
+    built_in: BuiltIn,
+    begin: Begin,
+    (record, inbox, kill): ((Record, Vec<Line>), mpsc::UnboundedReceiver<Order>, CancellationToken),
+) -> Report {
+    let run = begin.place.run;
+    let clock = Arc::clone(&shared.clock);
+    let Launch { log, limits, secrets, tap, .. } = begin.place.clone();
+    let voice = Arc::new(Mutex::new(Some(Voice::new(log, limits.log_bytes, secrets, tap))));
+    let say: Say = {
+        let voice = Arc::clone(&voice);
+        Arc::new(move |at, line| {
+            if let Some(voice) = lock(&voice).as_mut() {
+                voice.say(at, line);
+            }
+        })
+    };
+    let place = shared.places.place(Launch { tap: None, stdin: None, ..begin.place.clone() });
+    let whole = AssertUnwindSafe(loop_of(&shared, built_in, begin, (record, inbox, Arc::clone(&place), Arc::clone(&say))));
+    let was_killed = tokio::select! {
+        whole = whole.catch_unwind() => {
+            if whole.is_err() {
+                let message = "the built-in agent panicked; the log of the orchestrator says where".to_owned();
+                tracing::error!(%run, message);
+                fail(&say, &*clock, message);
+            }
+            false
+        }
+        () = kill.cancelled() => true,
+    };
+    // Whoever waits to kill it need not wait any more.
+    kill.cancel();
+    let violations = place.close(was_killed).await;
+    let log_error = lock(&voice).take().and_then(|voice| voice.finish(clock.now()));
+    Report {
+        run,
+        exit: if was_killed { Exit::Signal(9) } else { Exit::Code(0) },
+        output: OutputFile::Bytes(Vec::new()),
+        last_line: String::new(),
+        escaped: 0,
+        violations,
+        log_error,
+    }
+}
+
+fn fail(say: &Say, clock: &dyn Clock, message: String) {
+    let event = Event::Error { family: ErrorFamily::SandboxInfrastructure, message };
+    say(clock.now(), &events::line(&event).to_string());
+}
+
+type Ways = ((Record, Vec<Line>), mpsc::UnboundedReceiver<Order>, Arc<dyn Place>, Say);
+
+async fn loop_of(shared: &Arc<Shared>, built_in: BuiltIn, begin: Begin, ((record, lines), inbox, place, say): Ways) {
+    let prepared = prepare(shared, &built_in, begin, (record, &lines), (&place, &say)).await;
+    match prepared {
+        Ok((driver, first)) => drop(driver.run(first, inbox).await),
+        Err(why) => fail(&say, &*shared.clock, why),
+    }
+}
+
+/// The brain as it is when the run begins, and the first thing that it hears.
+async fn prepare(
+    shared: &Arc<Shared>,
+    built_in: &BuiltIn,
+    begin: Begin,
+    (mut record, lines): (Record, &[Line]),
+    (place, say): (&Arc<dyn Place>, &Say),
+) -> Result<(Driver, Heard), String> {
+    let Begin { start, prompt, workers, place: launch, record: path, at, .. } = begin;
+    let hosts = launch.confinement.as_ref().map(|boxed| boxed.network.iter().cloned().collect()).unwrap_or_default();
+    let directory = launch.directory.display().to_string();
+    let wanted = Wanted { directory, hosts, at, git: built_in.git, memory: built_in.memory };
+    let facts = facts::gather(&**place, wanted).await.map_err(|error| error.to_string())?;
+    let known = lines.iter().find_map(|line| match &line.entry {
+        Entry::Began { settings } => Some((**settings).clone()),
+        _ => None,
+    });
+    let is_new = known.is_none();
+    let settings = known.unwrap_or_else(|| settings_of(&start, built_in, &workers, &facts));
+    let mut brain = Brain::new(settings.clone()).map_err(|error| format!("{error}: {}", error.source))?;
+    let failed = |error: crate::record::RecordError| error.to_string();
+    if is_new {
+        record.append(shared.clock.now(), Entry::Began { settings: Box::new(settings) }).map_err(failed)?;
+    }
+    for line in lines {
+        if let Entry::Heard { heard } = &line.entry {
+            brain.hear(heard.clone());
+        }
+    }
+    record.append(shared.clock.now(), Entry::Run { run: launch.run }).map_err(failed)?;
+    let text = if is_new { format!("{}\n\n{prompt}", context::opening(&facts)) } else { prompt };
+    let family = Family::new(shared, &start, workers, (facts, Arc::clone(place), Arc::clone(say)), &path);
+    let driver = Driver {
+        brain,
+        record,
+        clock: Arc::clone(&shared.clock),
+        asker: Asker { gateway: Arc::clone(&shared.gateway), run: launch.run, agent: None },
+        place: Arc::clone(place),
+        spawns: Arc::new(family),
+        say: Arc::clone(say),
+    };
+    Ok((driver, Heard::Woken { text }))
+}
+
+/// What an agent works with, resolved from its profile.
+fn settings_of(start: &AgentStart, built_in: &BuiltIn, workers: &[Profile], facts: &context::Facts) -> Settings {
+    let names: Vec<String> = workers_of(built_in, workers).map(|worker| worker.name.clone()).collect();
+    let tools = tools::of(built_in, start.profile.mode, start.schema.as_ref(), &names);
+    let mine: Vec<Profile> = workers_of(built_in, workers).cloned().collect();
+    Settings {
+        model: start.profile.model.clone().unwrap_or_default(),
+        fallbacks: built_in.fallback_models.clone(),
+        effort: built_in.effort,
+        max_turns: built_in.max_turns,
+        max_output: None,
+        system: context::system(&start.profile, &start.names, &tools, facts, &mine),
+        tools,
+    }
+}
+
+/// Those that an agent may start itself.
+fn workers_of<'a>(built_in: &'a BuiltIn, workers: &'a [Profile]) -> impl Iterator<Item = &'a Profile> {
+    workers.iter().filter(|worker| built_in.workers.contains(&worker.name))
+}
+
+/// Where the record of an agent is that another one started by this call.
+fn record_of_call(record: &Path, call: &str) -> PathBuf {
+    record.with_extension("agents").join(format!("{}.jsonl", crate::record::digest(call)))
+}
