@@ -20,7 +20,7 @@ pub use self::confine::{
 pub use self::limits::{BUDGET, CONCURRENCY, EXHAUSTED, ON_EXHAUSTED, ON_LIMIT};
 pub use self::prices::{LONG, MAX_PRICE, PRICE, PRICES};
 pub(crate) use self::profile::unhonoured;
-pub use self::profile::{ADAPTERS, MAX_MESSAGES, MODES, OUTPUT, PROFILE};
+pub use self::profile::{ADAPTERS, EFFORTS, MAX_MESSAGES, MAX_TURNS, MODES, OUTPUT, PROFILE, TOOLS};
 pub use self::providers::{MAX_CALLS, PROTOCOLS, PROVIDER, UNPRICED};
 pub use self::script::{
     BEYOND, FAILURE, FIGURES, MATCH, MAX_EVENTS, MAX_FIGURE, SCRIPT, STOPS, TOOL_CALL, TRACK, TURN,
@@ -47,10 +47,10 @@ pub struct Key {
 }
 
 impl Key {
-    /// False for what is refused: not available yet, or not with the adapters that are built.
+    /// False for what is not available yet.
     #[must_use]
     pub const fn is_available(&self) -> bool {
-        !matches!(self.shape, Later | Shape::OtherAdapter(_))
+        !matches!(self.shape, Later)
     }
 }
 

@@ -4,9 +4,10 @@
 //! chosen adapter cannot honour it. Each is an error of its own, because a key that is accepted and ignored is a promise
 //! that nobody keeps. Nothing here reads files: schemas that a profile names by path come through [`Texts`].
 
+mod built_in;
 mod front_matter;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orc_domain::json_schema::JsonSchema;
 use orc_domain::profile::{Adapter, DEFAULT_MAX_MESSAGES, MAX_SILENCE, MIN_SILENCE, Mode, Profile};
@@ -37,12 +38,13 @@ pub struct CompiledProfile {
 /// Compiles one file; `allowance` is what its box may ask for, when the settings are known. Pure: equal texts give equal results.
 #[must_use]
 pub fn compile_profile(file: &SourceFile, texts: Texts<'_>, allowance: Option<&Allowance>) -> CompiledProfile {
-    compile_among(file, None, texts, allowance)
+    compile_among(file, (None, None), texts, allowance)
 }
 
 /// Compiles all files of a folder, in the order given: beside what is wrong with each, names that stand twice.
 #[must_use]
 pub fn compile_profiles(files: &[SourceFile], texts: Texts<'_>, allowance: Option<&Allowance>) -> Vec<CompiledProfile> {
+    let known: BTreeSet<String> = files.iter().map(name_of).collect();
     let mut taken: BTreeMap<String, &str> = BTreeMap::new();
     let mut compile = |file| {
         // Names that differ in case only are one name on some file systems.
@@ -53,7 +55,7 @@ pub fn compile_profiles(files: &[SourceFile], texts: Texts<'_>, allowance: Optio
                 None
             }
         };
-        compile_among(file, twin, texts, allowance)
+        compile_among(file, (twin, Some(&known)), texts, allowance)
     };
     files.iter().map(&mut compile).collect()
 }
@@ -72,10 +74,10 @@ fn name_of(file: &SourceFile) -> String {
     }
 }
 
-/// `twin` is a file before that gives the same name.
+/// `twin` is a file before that gives the same name, `known` are the names of all agents, where they are known.
 fn compile_among(
     file: &SourceFile,
-    twin: Option<&str>,
+    (twin, known): (Option<&str>, Option<&BTreeSet<String>>),
     texts: Texts<'_>,
     allowance: Option<&Allowance>,
 ) -> CompiledProfile {
@@ -86,7 +88,7 @@ fn compile_among(
         } else {
             yaml::parse(&parts.yaml, &mut report)?
         };
-        Draft { file, parts, texts, twin, allowance }.compile(&root, &mut report)
+        Draft { file, parts, texts, twin, known, allowance }.compile(&root, &mut report)
     });
     let profile = if report.has_errors() { None } else { profile };
     CompiledProfile { profile, diagnostics: report.finish() }
@@ -98,6 +100,7 @@ struct Draft<'a> {
     parts: Parts<'a>,
     texts: Texts<'a>,
     twin: Option<&'a str>,
+    known: Option<&'a BTreeSet<String>>,
     allowance: Option<&'a Allowance>,
 }
 
@@ -106,16 +109,8 @@ impl Draft<'_> {
         let fields = read::fields(root, &keys::PROFILE, report)?;
         let name = self.name(&fields, root, report);
         let system_prompt = self.system_prompt(report);
-        let is_command = self.adapter(&fields, root, report);
-        if is_command {
-            refuse_unhonoured(root, report);
-        }
-        let argv = fields.get("command").and_then(|node| command(node, report));
-        if is_command && fields.lacks("command") {
-            report
-                .error(Code::MissingKey, first_key(root), "this profile does not say which program it is")
-                .help("add `command: [PROGRAM, ARGUMENT]`, or a script that `sh` reads");
-        }
+        let kind = self.adapter(&fields, report);
+        let adapter = kind.and_then(|kind| self.runs_it(kind, &fields, root, report));
         let description = fields.get("description").and_then(|node| read::text(node, "`description`", report));
         let role = fields.get("role").and_then(|node| line(node, "`role`", report));
         let mode = fields.get("mode").map_or(Some(Mode::default()), |node| mode(node, report));
@@ -137,7 +132,7 @@ impl Draft<'_> {
         Some(Profile {
             name: name?,
             description,
-            adapter: Adapter::Command { argv: argv? },
+            adapter: adapter?,
             role,
             mode,
             silence_timeout: silence.unwrap_or_else(|| Some(mode.silence()))?,
@@ -201,27 +196,49 @@ impl Draft<'_> {
         body.trim_matches('\n').to_owned()
     }
 
-    /// Whether it is `command`; everything else is reported.
-    fn adapter(&self, fields: &Fields<'_>, root: &Node, report: &mut Report) -> bool {
+    /// What runs it, if that is available.
+    fn adapter(&self, fields: &Fields<'_>, report: &mut Report) -> Option<Runner> {
         let Some(node) = fields.get("adapter") else {
-            if fields.lacks("adapter") {
-                report.error(Code::MissingKey, first_key(root), "this profile does not say what runs it").help(
-                    "add `adapter: command` and the program as `command:`; the built-in agent is not available yet",
-                );
-            }
-            return false;
+            let Some(entry) = fields.entry("command") else { return fields.lacks("adapter").then_some(Runner::BuiltIn) };
+            report
+                .error(Code::MissingKey, entry.key.span, "this profile names a program, and not that it is one that runs it")
+                .help("add `adapter: command`; without it the agent is the built-in one");
+            return None;
         };
-        match read::word(node, "`adapter`", keys::ADAPTERS, report) {
-            Some("command") => true,
-            Some(other) => {
+        match read::word(node, "`adapter`", keys::ADAPTERS, report)? {
+            "built-in" => Some(Runner::BuiltIn),
+            "command" => Some(Runner::Command),
+            other => {
                 report
                     .error(Code::NotAvailable, node.span, format!("`adapter: {other}` is not available yet"))
                     .help("`adapter: command` runs any program, one that drives this agent included");
-                false
+                None
             }
-            None => false,
         }
     }
+
+    fn runs_it(&self, kind: Runner, fields: &Fields<'_>, root: &Node, report: &mut Report) -> Option<Adapter> {
+        match kind {
+            Runner::BuiltIn => built_in::read(fields, (root, self.known), report).map(Adapter::BuiltIn),
+            Runner::Command => {
+                refuse_unhonoured(root, report);
+                if fields.lacks("command") {
+                    report
+                        .error(Code::MissingKey, first_key(root), "this profile does not say which program it is")
+                        .help("add `command: [PROGRAM, ARGUMENT]`, or a script that `sh` reads");
+                }
+                let argv = fields.get("command").and_then(|node| command(node, report));
+                Some(Adapter::Command { argv: argv? })
+            }
+        }
+    }
+}
+
+/// What runs an agent, as a profile says it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Runner {
+    BuiltIn,
+    Command,
 }
 
 /// Keys that `adapter: command` cannot honour.

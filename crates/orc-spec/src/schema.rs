@@ -70,7 +70,7 @@ fn table(table: &'static Table) -> Value {
             if let Some(members) = schema.as_object_mut() {
                 let note = match key.shape {
                     Shape::Later => " Not available yet.",
-                    Shape::OtherAdapter(_) => " Not with `adapter: command`.",
+                    Shape::BuiltIn(..) => " Only with `adapter: built-in`.",
                     _ => "",
                 };
                 members.insert("description".to_owned(), json!(format!("{}{note}", key.doc)));
@@ -135,7 +135,8 @@ fn shape(takes: Shape) -> Value {
         }
         Shape::ListOf(inner) => json!({ "type": "array", "items": shape(*inner) }),
         Shape::Table(inner) => table(inner),
-        Shape::Later | Shape::OtherAdapter(_) => json!({ "not": {} }),
+        Shape::BuiltIn(inner, _) => shape(*inner),
+        Shape::Later => json!({ "not": {} }),
     }
 }
 

@@ -1,12 +1,20 @@
 //! The keys of an agent profile.
 
 use super::Shape::{
-    Command, Count, CountOrZero, Duration, Later, OtherAdapter, Schema, Table as Sub, Text, Variables, Words,
+    Bool, BuiltIn, Command, Count, CountOrZero, Duration, Later, NameOrNames, Schema, Table as Sub, Text, Variables, Words,
 };
 use super::{BOX, Key, MAX_SLOTS, Table, key};
 
-/// The words of `adapter:`; those after the first are not available yet.
-pub const ADAPTERS: &[&str] = &["command", "claude-code", "codex", "acp", "built-in"];
+/// The words of `adapter:`; those after the second are not available yet.
+pub const ADAPTERS: &[&str] = &["built-in", "command", "claude-code", "codex", "acp"];
+/// Tools of the built-in agent that `tools:` and `disallowedTools:` may name.
+pub const TOOLS: &[&str] = &[
+    "Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "Bash", "BashOutput", "KillShell", "WebFetch", "TodoWrite", "Agent",
+];
+/// The words of `effort:`.
+pub const EFFORTS: &[&str] = &["low", "medium", "high"];
+/// Largest `maxTurns:`.
+pub const MAX_TURNS: u32 = 10_000;
 /// The words of `mode:` that are available.
 pub const MODES: &[&str] = &["work", "plan", "review", "check"];
 /// Largest `max_messages:`.
@@ -24,7 +32,12 @@ pub static PROFILE: Table = Table {
     keys: &[
         key("name", Text, "The agent's name, which is the name of the file."),
         key("description", Text, "What it is for, in a sentence."),
-        key("adapter", Words(&["command"]), "What runs it: `command` is a program of your choice."),
+        key(
+            "adapter",
+            Words(&["built-in", "command"]),
+            "What runs it: `built-in`, which is meant without it, is the agent that comes with the orchestrator, `command` a program of \
+             your choice.",
+        ),
         key("command", Command, "The program with its arguments as a list, or a script that `sh -eu -c` reads."),
         key("role", Text, "Its role in the team, one line; told to it."),
         key("mode", Words(MODES), "What it is there for; without it `work`, the others mostly read."),
@@ -42,30 +55,32 @@ pub static PROFILE: Table = Table {
         key(
             "model",
             Text,
-            "The model that it is to ask for: with it, and only with it, it has a way to the model gateway.",
+            "The model that it asks for: with it, and only with it, it has a way to the model gateway. The built-in agent needs one.",
         ),
         key("env", Variables, "Environment variables, over those of pipeline and step."),
         key("output", Sub(&OUTPUT), "What it must submit, when the step does not say it."),
-        key("tools", OtherAdapter(PROGRAM_OWNS_TOOLS), "Tools that it may use."),
-        key("disallowedTools", OtherAdapter(PROGRAM_OWNS_TOOLS), "Tools that it may not use."),
-        key("permissionMode", OtherAdapter(PROGRAM_OWNS_TOOLS), "What happens to calls that no rule names."),
-        key("mcpServers", OtherAdapter(PROGRAM_OWNS_TOOLS), "Servers with further tools."),
-        key("skills", OtherAdapter(PROGRAM_DECIDES), "Instructions that it can look up."),
-        key("hooks", OtherAdapter(PROGRAM_OWNS_LOOP), "Programs that look on."),
-        key("maxTurns", OtherAdapter(PROGRAM_OWNS_LOOP), "Calls of the model at most."),
-        key("fallback_models", OtherAdapter(PROGRAM_DECIDES), "Models to use when that one fails."),
-        key("effort", OtherAdapter(PROGRAM_DECIDES), "How much the model thinks."),
-        key("thinking", OtherAdapter(PROGRAM_DECIDES), "Whether the model thinks aloud."),
+        key("tools", BuiltIn(&NameOrNames, PROGRAM_OWNS_TOOLS), "Tools that it has; without it all that its mode allows."),
+        key("disallowedTools", BuiltIn(&NameOrNames, PROGRAM_OWNS_TOOLS), "Tools that it has not, whatever `tools` says."),
+        key("maxTurns", BuiltIn(&Count(MAX_TURNS), PROGRAM_OWNS_LOOP), "Answers of the model in one run at most; without it no bound."),
+        key("fallback_models", BuiltIn(&NameOrNames, PROGRAM_DECIDES), "Models that take the place of one that does not answer, in order."),
+        key("effort", BuiltIn(&Words(EFFORTS), PROGRAM_DECIDES), "How hard the model is to think; without it as it does by itself."),
+        key("memory", BuiltIn(&Bool, PROGRAM_DECIDES), "Whether it reads `AGENTS.md` and `CLAUDE.md` of the repository; without it yes."),
+        key("git", BuiltIn(&Bool, PROGRAM_DECIDES), "Whether it is told the state of the repository; without it yes."),
+        key("workers", BuiltIn(&NameOrNames, PROGRAM_OWNS_LOOP), "Agents that it may start itself, each under its own profile."),
+        key("thinking", Later, "Whether the model thinks aloud."),
+        key("permissionMode", Later, "What happens to calls that no rule names."),
+        key("mcpServers", Later, "Servers with further tools."),
+        key("skills", Later, "Instructions that it can look up."),
+        key("hooks", Later, "Programs that look on."),
         key("permissions", Later, "What it may do."),
         key("box", Sub(&BOX), "What its box lets through, beside what pipeline and step let through."),
         key("worktree", Later, "Where it works."),
         key("capabilities", Later, "What it may do outside: push, GitHub."),
         key("budget", Later, "What it may spend."),
-        key("workers", Later, "Agents that it may give work to."),
         key("team", Later, "A brief that several agents share."),
         key("schedule", Later, "When it wakes by itself."),
     ],
-    required: &["adapter", "command"],
+    required: &[],
     foreign: &[
         ("prompt", "the system prompt is the text below the front matter; a step's own prompt stands in the pipeline"),
         ("system_prompt", "the system prompt is the text below the front matter"),
@@ -84,10 +99,10 @@ pub static PROFILE: Table = Table {
         ("concurrency", "write `max_concurrent:`"),
         ("environment", "write `env:`"),
         ("schema", "write `output: { schema: schemas/NAME.json }`"),
-        ("allowed_tools", "write `tools:`, where the adapter has tools of ours"),
-        ("disallowed_tools", "write `disallowedTools:`, where the adapter has tools of ours"),
+        ("allowed_tools", "write `tools:`"),
+        ("disallowed_tools", "write `disallowedTools:`"),
+        ("max_turns", "write `maxTurns:`"),
         ("color", "it has no meaning here; remove this key"),
-        ("memory", "it has no meaning here; remove this key"),
         ("background", "every agent runs by itself; remove this key"),
         ("isolation", "it is the step that says where it works: `worktree:` in the pipeline"),
     ],
@@ -105,10 +120,10 @@ pub static OUTPUT: Table = Table {
     foreign: &[("type", "write `schema: { type: object }`"), ("file", "write `schema: schemas/NAME.json`")],
 };
 
-/// What to do instead of a key that `adapter: command` cannot honour.
+/// What to do instead of a key that only the built-in agent understands.
 pub(crate) fn unhonoured(key: &Key) -> Option<&'static str> {
     match key.shape {
-        OtherAdapter(advice) => Some(advice),
+        BuiltIn(_, advice) => Some(advice),
         _ => None,
     }
 }

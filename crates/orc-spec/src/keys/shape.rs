@@ -79,8 +79,8 @@ pub enum Shape {
     Variables,
     /// A JSON Schema, or the path of one.
     Schema,
-    /// Any value, because the adapters that are built cannot honour it; with what to do instead.
-    OtherAdapter(&'static str),
+    /// The inner shape, and only for the built-in agent; with what to do instead for another.
+    BuiltIn(&'static Shape, &'static str),
     /// Any value, because the part of the program that reads it is not built yet.
     Later,
 }
@@ -132,7 +132,7 @@ impl Shape {
             Self::ListOf(Self::Table(table)) => return format!("a list of maps with the keys of {}", table.name),
             Self::ListOf(shape) => return format!("a list, each {}", shape.words()),
             Self::Steps => "a map of names to a step",
-            Self::OtherAdapter(_) => "not with `adapter: command`",
+            Self::BuiltIn(shape, _) => return shape.words(),
             Self::Later => "not available yet",
         };
         words.to_owned()
