@@ -76,6 +76,9 @@ impl Reader {
         if let Some(failure) = &self.failed {
             return Err(failure.clone());
         }
+        if self.voice.is_over() {
+            return Ok(Vec::new());
+        }
         let (taken, rest) = bytes.split_at(bytes.len().min(MOST_BYTES - self.came));
         self.came += taken.len();
         let read = self.read(taken).and_then(|()| if rest.is_empty() { Ok(()) } else { Err(too_long(MOST_BYTES)) });
@@ -145,7 +148,7 @@ impl Reader {
         // Some servers put their error into a list.
         let answer = answer.get(0).unwrap_or(&answer);
         if !answer["error"].is_null() {
-            return Err(failure_within(self.voice.protocol(), &answer["error"], false));
+            return Err(failure_within(self.voice.protocol(), &answer["error"]));
         }
         self.follow.whole(answer, &mut self.voice)
     }
@@ -156,13 +159,7 @@ fn too_long(most: usize) -> CallFailure {
 }
 
 /// Takes an event in, unless it failed before or everything is said. What is no JSON object is a sign of life of a server.
-fn hear(
-    follow: &mut dyn Follow,
-    voice: &mut Voice,
-    result: &mut Result<(), CallFailure>,
-    name: &str,
-    data: &[u8],
-) {
+fn hear(follow: &mut dyn Follow, voice: &mut Voice, result: &mut Result<(), CallFailure>, name: &str, data: &[u8]) {
     let data = data.trim_ascii();
     if result.is_err() || voice.is_over() {
         return;

@@ -43,13 +43,13 @@ pub fn failure(protocol: Protocol, status: u16, body: &[u8]) -> CallFailure {
     said.failure(protocol, status)
 }
 
-/// What an error in an answer that began with status 200 means: its own word stands for the status. Where something was
-/// said before (`spoke`), a provider that is busy broke off.
-pub(super) fn failure_within(protocol: Protocol, error: &Value, spoke: bool) -> CallFailure {
+/// What an error in an answer that began with status 200 means: its own word stands for the status. Who is too busy to go on
+/// broke off: asked anew, the gateway waits for it.
+pub(super) fn failure_within(protocol: Protocol, error: &Value) -> CallFailure {
     let said = Complaint::of(error);
     let Some(status) = said.status() else { return CallFailure::Broken { why: said.why } };
     match said.failure(protocol, status) {
-        CallFailure::Busy { why } if spoke => CallFailure::Broken { why },
+        CallFailure::Busy { why } => CallFailure::Broken { why },
         failure => failure,
     }
 }
@@ -90,8 +90,7 @@ impl Complaint {
     fn status(&self) -> Option<u16> {
         let status = |kind: &String| match kind.as_str() {
             "permission_error" => Some(403),
-            "insufficient_quota" | "rate_limit_error" | "rate_limit_exceeded" => Some(429),
-            "overloaded_error" | "server_is_overloaded" | "slow_down" => Some(529),
+            "insufficient_quota" => Some(429),
             "request_too_large" => Some(413),
             "authentication_error" | "invalid_api_key" => Some(401),
             "not_found_error" | "model_not_found" => Some(404),
@@ -150,7 +149,8 @@ mod tests {
     #[test]
     fn forms_of_errors() {
         let of_anthropic = |kind: &str| json!({ "type": "error", "error": { "type": kind, "message": "Words." } });
-        let of_openai = |kind: Value, code: Value| json!({ "error": { "type": kind, "code": code, "message": "Words." } });
+        let of_openai =
+            |kind: Value, code: Value| json!({ "error": { "type": kind, "code": code, "message": "Words." } });
         for (protocol, status, body, wanted) in [
             (ANTHROPIC, 403, of_anthropic("permission_error"), denied("Words.")),
             (ANTHROPIC, 403, of_anthropic("forbidden"), refused(403, "Words.")),
@@ -171,7 +171,12 @@ mod tests {
             (CHAT, 422, json!({ "detail": "no such field" }), refused(422, "no such field")),
             (CHAT, 422, json!({ "detail": [{ "msg": "no", "loc": ["body"] }] }), refused(422, "no")),
             (CHAT, 400, json!({ "object": "error", "message": "no", "code": 40303 }), refused(400, "no")),
-            (CHAT, 400, json!([{ "error": { "code": 400, "message": "no", "status": "INVALID_ARGUMENT" } }]), refused(400, "no")),
+            (
+                CHAT,
+                400,
+                json!([{ "error": { "code": 400, "message": "no", "status": "INVALID_ARGUMENT" } }]),
+                refused(400, "no"),
+            ),
             (CHAT, 400, json!({}), refused(400, "{}")),
             (CHAT, 400, json!(null), refused(400, "null")),
         ] {
@@ -215,20 +220,19 @@ mod tests {
 
     #[test]
     fn errors_within_an_answer() {
-        let within = |protocol, kind: &str, spoke| failure_within(protocol, &json!({ "type": kind, "message": "W." }), spoke);
+        let within = |protocol, kind: &str| failure_within(protocol, &json!({ "type": kind, "message": "W." }));
         let broken = CallFailure::Broken { why: "W.".to_owned() };
-        assert_eq!(within(ANTHROPIC, "overloaded_error", false), busy("W."));
-        assert_eq!(within(ANTHROPIC, "overloaded_error", true), broken);
-        assert_eq!(within(ANTHROPIC, "api_error", false), broken);
-        assert_eq!(within(ANTHROPIC, "permission_error", true), denied("W."));
-        assert_eq!(within(ANTHROPIC, "invalid_request_error", true), refused(400, "W."));
-        assert_eq!(within(CHAT, "insufficient_quota", true), denied("W."));
-        assert_eq!(within(CHAT, "server_error", true), broken);
-        assert_eq!(within(CHAT, "whatever", true), broken);
-        let by_code = json!({ "error": { "code": 502, "message": "W." } });
-        assert_eq!(failure_within(CHAT, &by_code, false), busy("W."));
+        for kind in ["overloaded_error", "api_error", "rate_limit_error", "server_error", "whatever"] {
+            assert_eq!(within(ANTHROPIC, kind), broken);
+            assert_eq!(within(CHAT, kind), broken);
+        }
+        assert_eq!(within(ANTHROPIC, "permission_error"), denied("W."));
+        assert_eq!(within(ANTHROPIC, "invalid_request_error"), refused(400, "W."));
+        assert_eq!(within(CHAT, "insufficient_quota"), denied("W."));
+        let by_code = |code: u16| failure_within(CHAT, &json!({ "error": { "code": code, "message": "W." } }));
+        assert_eq!((by_code(502), by_code(429), by_code(402)), (broken.clone(), broken, refused(402, "W.")));
         let too_long = json!({ "code": "context_length_exceeded", "message": "W." });
-        assert_eq!(failure_within(CHAT, &too_long, true), CallFailure::Overflow { why: "W.".to_owned() });
+        assert_eq!(failure_within(CHAT, &too_long), CallFailure::Overflow { why: "W.".to_owned() });
     }
 
     /// What the gateway says itself is understood as what it means.
@@ -247,8 +251,8 @@ mod tests {
             let unable = Trouble::Unable { why: "no key".to_owned() };
             assert_eq!((told(&unable), within(&unable)), (denied("no key"), denied("no key")), "{protocol}");
             let provider = Trouble::Provider { provider: "p".to_owned(), why: "status 529".to_owned(), after: None };
-            let wanted = busy(&provider.to_string());
-            assert_eq!((told(&provider), within(&provider)), (wanted.clone(), wanted), "{protocol}");
+            let broken = CallFailure::Broken { why: provider.to_string() };
+            assert_eq!((told(&provider), within(&provider)), (busy(&provider.to_string()), broken), "{protocol}");
             assert!(matches!(told(&Trouble::TooLarge { most: 9 }), CallFailure::Overflow { .. }));
             let bad = told(&Trouble::Request(BadRequest::NoMap));
             assert!(matches!(bad, CallFailure::Refused { status: 400, .. }), "{bad}");

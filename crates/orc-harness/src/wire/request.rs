@@ -9,7 +9,7 @@ use orc_domain::model::Protocol;
 use serde::Serialize;
 
 pub(super) use self::chat::THOUGHTS;
-use crate::talk::{Effort, Question};
+use crate::talk::Question;
 
 /// A request as it goes to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,14 +36,6 @@ fn outgoing(body: &impl Serialize, others: &[(&str, &str)]) -> Outgoing {
     #[expect(clippy::expect_used, reason = "invariant: bodies have keys that are texts, and no values that JSON lacks")]
     let body = serde_json::to_vec(body).expect("a body is JSON");
     Outgoing { headers, body: body.into() }
-}
-
-const fn effort_word(effort: Effort) -> &'static str {
-    match effort {
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-    }
 }
 
 #[cfg(test)]

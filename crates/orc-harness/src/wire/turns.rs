@@ -30,17 +30,17 @@ pub(super) fn turns<'a>(messages: &'a [Message], wants: impl Fn(&Block) -> bool)
         Block::Call(_) | Block::Result { .. } => true,
     };
     let said = messages.iter().map(|message| (message.by, message.blocks.iter().filter(says).collect()));
-    let mut turns: Vec<Turn<'a>> = joined(said.map(|(by, blocks)| Turn { by, blocks }));
-    for turn in &mut turns {
-        match turn.by {
-            Speaker::User => turn.blocks.sort_by_key(|block| !matches!(block, Block::Result { .. })),
-            Speaker::Model => {
-                let last = turn.blocks.iter().rposition(|block| !matches!(block, Block::Thought { .. }));
-                turn.blocks.truncate(last.map_or(0, |at| at + 1));
-            }
-        }
+    let mut turns = joined(said.map(|(by, blocks)| Turn { by, blocks }));
+    for turn in turns.iter_mut().filter(|turn| turn.by == Speaker::Model) {
+        let last = turn.blocks.iter().rposition(|block| !matches!(block, Block::Thought { .. }));
+        turn.blocks.truncate(last.map_or(0, |at| at + 1));
     }
-    joined(turns.into_iter())
+    // Where that left nothing of a turn, those around it meet.
+    let mut turns = joined(turns.into_iter());
+    for turn in turns.iter_mut().filter(|turn| turn.by == Speaker::User) {
+        turn.blocks.sort_by_key(|block| !matches!(block, Block::Result { .. }));
+    }
+    turns
 }
 
 /// The same without turns that say nothing.

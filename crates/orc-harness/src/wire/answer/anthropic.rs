@@ -51,7 +51,7 @@ impl Follow for Answer {
                 }
             }
             "message_stop" => self.finish(voice),
-            "error" => return Err(failure_within(voice.protocol(), &event["error"], voice.spoke())),
+            "error" => return Err(failure_within(voice.protocol(), &event["error"])),
             _ => {}
         }
         Ok(())

@@ -54,12 +54,12 @@ impl Follow for Answer {
 impl Answer {
     fn read(&mut self, answer: &Value, key: &str, voice: &mut Voice) -> Result<(), CallFailure> {
         if !answer["error"].is_null() {
-            return Err(failure_within(voice.protocol(), &answer["error"], voice.spoke()));
+            return Err(failure_within(voice.protocol(), &answer["error"]));
         }
         for choice in answer["choices"].as_array().into_iter().flatten() {
             if choice["index"].as_u64().unwrap_or(0) == 0 {
                 if !choice["error"].is_null() {
-                    return Err(failure_within(voice.protocol(), &choice["error"], voice.spoke()));
+                    return Err(failure_within(voice.protocol(), &choice["error"]));
                 }
                 self.said(&choice[key], key == "message", voice);
                 if let Some(finish) = choice["finish_reason"].as_str().filter(|finish| !finish.is_empty()) {
@@ -130,9 +130,11 @@ impl Answer {
         let index = said["index"].as_u64();
         let meant = match index {
             Some(_) => self.calls.iter().rposition(|call| call.index == index),
-            None => self.calls.iter().rposition(|call| !id.is_empty() && call.id == id).or(self.calls.len().checked_sub(1)),
+            None => {
+                self.calls.iter().rposition(|call| !id.is_empty() && call.id == id).or(self.calls.len().checked_sub(1))
+            }
         };
-        let says_more = text_of(&function["arguments"]) != "" || function["arguments"].is_object();
+        let says_more = !text_of(&function["arguments"]).is_empty() || function["arguments"].is_object();
         let is_new = |call: &Call| (index.is_none() && is_alone) || call.is_followed(id, name, says_more);
         let at = meant.filter(|at| !is_new(&self.calls[*at])).unwrap_or_else(|| {
             voice.call_begins(name);

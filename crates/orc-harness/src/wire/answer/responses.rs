@@ -61,12 +61,13 @@ impl Follow for Answer {
             }
             "response.output_item.done" => self.take(place, &event["item"], voice),
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
-                let status = event["response"]["status"].as_str().or(name.strip_prefix("response.")).unwrap_or_default();
+                let status =
+                    event["response"]["status"].as_str().or(name.strip_prefix("response.")).unwrap_or_default();
                 return self.finish(status, &event["response"], voice);
             }
             "error" => {
                 let error = if event["error"].is_null() { without_type(event) } else { event["error"].clone() };
-                return Err(failure_within(voice.protocol(), &error, voice.spoke()));
+                return Err(failure_within(voice.protocol(), &error));
             }
             _ => {}
         }
@@ -154,7 +155,7 @@ impl Answer {
         if matches!(status, "failed" | "cancelled") {
             voice.learn(&response["usage"], false);
             let error = if response["error"].is_null() { &response["status"] } else { &response["error"] };
-            return Err(failure_within(voice.protocol(), error, voice.spoke()));
+            return Err(failure_within(voice.protocol(), error));
         }
         for (item, place) in response["output"].as_array().into_iter().flatten().zip(0..) {
             self.take(place, item, voice);

@@ -96,7 +96,8 @@ mod tests {
 
     fn heard(most: usize, pieces: &[&[u8]]) -> (Vec<(String, String)>, bool) {
         let mut all = Vec::new();
-        let mut hear = |name: &str, data: &[u8]| all.push((name.to_owned(), String::from_utf8_lossy(data).into_owned()));
+        let mut hear =
+            |name: &str, data: &[u8]| all.push((name.to_owned(), String::from_utf8_lossy(data).into_owned()));
         let mut events = Events::new(most);
         let fed = pieces.iter().all(|piece| events.feed(piece, &mut hear).is_ok());
         if fed {

@@ -20,7 +20,6 @@ pub(super) struct Voice {
     calls: usize,
     /// A call that may be cut: what comes next tells.
     held: Option<ToolCall>,
-    spoke: bool,
     is_over: bool,
 }
 
@@ -34,18 +33,12 @@ impl Voice {
             ids: BTreeSet::new(),
             calls: 0,
             held: None,
-            spoke: false,
             is_over: false,
         }
     }
 
     pub(super) const fn protocol(&self) -> Protocol {
         self.protocol
-    }
-
-    /// Whether anything was said.
-    pub(super) const fn spoke(&self) -> bool {
-        self.spoke
     }
 
     /// Whether everything is said.
@@ -58,11 +51,6 @@ impl Voice {
         std::mem::take(&mut self.said)
     }
 
-    fn say(&mut self, said: Said) {
-        self.spoke = true;
-        self.said.push(said);
-    }
-
     /// More of the text at a place of the answer.
     pub(super) fn text(&mut self, place: (u64, u64), text: &str) {
         if text.is_empty() {
@@ -71,12 +59,12 @@ impl Voice {
         self.settle();
         let begins = self.text != Some(place);
         self.text = Some(place);
-        self.say(Said::Text { text: text.to_owned(), begins });
+        self.said.push(Said::Text { text: text.to_owned(), begins });
     }
 
     pub(super) fn thinking(&mut self, text: &str) {
         if !text.is_empty() {
-            self.say(Said::Thinking { text: text.to_owned() });
+            self.said.push(Said::Thinking { text: text.to_owned() });
         }
     }
 
@@ -86,13 +74,13 @@ impl Voice {
         if !text.is_empty() || !seal.is_empty() {
             self.settle();
             self.text = None;
-            self.say(Said::Block(thought));
+            self.said.push(Said::Block(thought));
         }
     }
 
     pub(super) fn call_begins(&mut self, name: &str) {
         self.settle();
-        self.say(Said::CallBegins { name: name.to_owned() });
+        self.said.push(Said::CallBegins { name: name.to_owned() });
     }
 
     /// A call as far as it came; `input` is a text that should be JSON. One that could be the beginning of a longer one is
@@ -108,7 +96,7 @@ impl Voice {
 
     fn emit(&mut self, call: ToolCall) {
         self.calls += 1;
-        self.say(Said::Block(Block::Call(call)));
+        self.said.push(Said::Block(Block::Call(call)));
     }
 
     /// What was held is whole: something followed.

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Outgoing, effort_word, outgoing};
+use super::{Outgoing, outgoing};
 use crate::talk::{Block, Effort, Form, Offer, Question, Speaker};
 use crate::wire::model;
 use crate::wire::turns::{Turn, object, plain_id, turns};
@@ -169,7 +169,7 @@ fn thinking(
         let binds = model::binds_thoughts(claude);
         let block_binding = binds.then_some(Binding { prefix_mismatch_behavior: "drop_block" });
         let adaptive = Thinking::Adaptive { display: "summarized", block_binding };
-        let output_config = effort.map(|effort| OutputConfig { effort: effort_word(effort) });
+        let output_config = effort.map(|effort| OutputConfig { effort: effort.word() });
         return ((binds || effort.is_some()).then_some(adaptive), output_config);
     }
     let budget = effort.filter(|_| !goes_on_without_a_thought(turns)).and_then(|effort| budget(effort, max_tokens));
@@ -216,9 +216,7 @@ fn piece(block: &Block) -> Piece<'_> {
         Block::Text { text } => Piece::Text { text },
         Block::Thought { seal, form: Form::Sealed, .. } => Piece::RedactedThinking { data: seal },
         Block::Thought { text, seal, .. } => Piece::Thinking { thinking: text, signature: seal },
-        Block::Call(call) => {
-            Piece::ToolUse { id: plain_id(&call.id), name: &call.name, input: object(&call.input) }
-        }
+        Block::Call(call) => Piece::ToolUse { id: plain_id(&call.id), name: &call.name, input: object(&call.input) },
         Block::Result { call, text, failed } => {
             let content = if *failed && text.trim().is_empty() { NO_WORDS } else { text };
             Piece::ToolResult { tool_use_id: plain_id(call), content, is_error: *failed }

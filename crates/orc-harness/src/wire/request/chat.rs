@@ -8,8 +8,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Outgoing, effort_word, outgoing};
-use crate::talk::{Block, Form, Offer, Question, Speaker};
+use super::{Outgoing, outgoing};
+use crate::talk::{Block, Effort, Form, Offer, Question, Speaker};
 use crate::wire::model;
 use crate::wire::turns::{Turn, object, turns};
 
@@ -116,7 +116,7 @@ pub(super) fn request(question: &Question) -> Outgoing {
         stream_options: question.stream.then_some(StreamOptions { include_usage: true }),
         max_tokens: limit.filter(|_| !newer),
         max_completion_tokens: limit.filter(|_| newer),
-        reasoning_effort: question.effort.map(effort_word),
+        reasoning_effort: question.effort.map(Effort::word),
         tools: question.tools.iter().map(tool).collect(),
         messages,
     };

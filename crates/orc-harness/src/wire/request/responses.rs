@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Outgoing, effort_word, outgoing};
+use super::{Outgoing, outgoing};
 use crate::talk::{Block, Form, Offer, Question, Speaker};
 use crate::wire::model;
 use crate::wire::turns::{Turn, object, plain_id, turns};
@@ -68,24 +68,26 @@ enum Item<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Part<'a> {
-    InputText { text: &'a str },
-    OutputText { text: &'a str },
-    SummaryText { text: &'a str },
+    #[serde(rename = "input_text")]
+    Input { text: &'a str },
+    #[serde(rename = "output_text")]
+    Output { text: &'a str },
+    #[serde(rename = "summary_text")]
+    Summary { text: &'a str },
 }
 
 pub(super) fn request(question: &Question) -> Outgoing {
     // Without its encrypted text it would be looked for at the provider, and not be there.
-    let wants =
-        |block: &Block| matches!(block, Block::Thought { seal, form: Form::Item, .. } if !seal.is_empty());
+    let wants = |block: &Block| matches!(block, Block::Thought { seal, form: Form::Item, .. } if !seal.is_empty());
     let thinks = !model::never_thinks(&question.model);
     let body = Body {
         model: &question.model,
         stream: question.stream,
         store: false,
         include: if thinks { &["reasoning.encrypted_content"] } else { &[] },
-        reasoning: question.effort.map(|effort| Reasoning { effort: effort_word(effort) }),
+        reasoning: question.effort.map(|effort| Reasoning { effort: effort.word() }),
         max_output_tokens: question.max_output,
         instructions: &question.system,
         tools: question.tools.iter().map(tool).collect(),
@@ -105,8 +107,8 @@ fn items<'a>(turn: &Turn<'a>) -> Vec<Item<'a>> {
         let item = match block {
             Block::Text { text } => {
                 let (role, part) = match turn.by {
-                    Speaker::User => ("user", Part::InputText { text }),
-                    Speaker::Model => ("assistant", Part::OutputText { text }),
+                    Speaker::User => ("user", Part::Input { text }),
+                    Speaker::Model => ("assistant", Part::Output { text }),
                 };
                 if let Some(Item::Message { content, .. }) = items.last_mut() {
                     content.push(part);
@@ -115,7 +117,7 @@ fn items<'a>(turn: &Turn<'a>) -> Vec<Item<'a>> {
                 Item::Message { role, content: vec![part] }
             }
             Block::Thought { text, seal, id, .. } => {
-                let summary = if text.is_empty() { vec![] } else { vec![Part::SummaryText { text }] };
+                let summary = if text.is_empty() { vec![] } else { vec![Part::Summary { text }] };
                 Item::Reasoning { id, summary, encrypted_content: seal }
             }
             Block::Call(call) => {

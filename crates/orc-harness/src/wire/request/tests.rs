@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::talk::{Block, Form, Message, Offer, Speaker, ToolCall, ToolInput};
+use crate::talk::{Block, Effort, Form, Message, Offer, Speaker, ToolCall, ToolInput};
 
 const ANTHROPIC: Protocol = Protocol::AnthropicMessages;
 const RESPONSES: Protocol = Protocol::OpenaiResponses;
@@ -164,10 +164,7 @@ fn a_plain_question_is_short() {
             r#"{{"model":"m","max_tokens":32000,"stream":false,"messages":[{{"role":"user","content":[{{"type":"text","text":"Hi",{mark}}}]}}]}}"#
         )
     );
-    assert_eq!(
-        bytes(CHAT, &plain),
-        r#"{"model":"m","stream":false,"messages":[{"role":"user","content":"Hi"}]}"#
-    );
+    assert_eq!(bytes(CHAT, &plain), r#"{"model":"m","stream":false,"messages":[{"role":"user","content":"Hi"}]}"#);
     plain.system.clear();
     assert_eq!(
         bytes(RESPONSES, &plain),
@@ -357,18 +354,26 @@ fn the_gateway_understands_requests() {
 
 fn a_block(by: Speaker) -> BoxedStrategy<Block> {
     let word = || "[a-zü\\\\\" ]{0,9}";
-    let form = prop::sample::select(vec![Form::Told, Form::Signed, Form::Sealed, Form::Item, Form::Beside, Form::OfCall]);
+    let form =
+        prop::sample::select(vec![Form::Told, Form::Signed, Form::Sealed, Form::Item, Form::Beside, Form::OfCall]);
     match by {
         Speaker::User => prop_oneof![
             word().prop_map(|text| Block::Text { text }),
-            ("[a-z.]{1,9}", word(), any::<bool>())
-                .prop_map(|(call, text, failed)| Block::Result { call, text, failed }),
+            ("[a-z.]{1,9}", word(), any::<bool>()).prop_map(|(call, text, failed)| Block::Result {
+                call,
+                text,
+                failed
+            }),
         ]
         .boxed(),
         Speaker::Model => prop_oneof![
             word().prop_map(|text| Block::Text { text }),
-            (word(), "[a-z]{0,3}", form)
-                .prop_map(|(text, seal, form)| Block::Thought { text, seal, id: "reasoning".to_owned(), form }),
+            (word(), "[a-z]{0,3}", form).prop_map(|(text, seal, form)| Block::Thought {
+                text,
+                seal,
+                id: "reasoning".to_owned(),
+                form
+            }),
             ("[a-z.]{1,9}", word()).prop_map(|(id, text)| call(&id, ToolInput::Json(json!({ "text": text })))),
             ("[a-z.]{1,9}", word()).prop_map(|(id, text)| call(&id, ToolInput::Broken(text))),
         ]
