@@ -6,7 +6,11 @@ use orc_adapters::CommandAdapter;
 use orc_domain::ids::InstanceId;
 use orc_domain::time::Millis;
 use orc_gateway::ModelGateway;
+use orc_harness::host::Hosts;
+use orc_harness::run::BuiltInAgents;
 use orc_ports::clock::Clock as _;
+use orc_ports::executor::Executor;
+use orc_ports::gateway::Gateway;
 use orc_ports::ledger::Ledger;
 use orc_ports::reader::Reader;
 use orc_ports::store::StoreError;
@@ -80,12 +84,17 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     let ledger: Arc<dyn Ledger> = Arc::clone(&store) as Arc<dyn Ledger>;
     let gateway = ModelGateway::new(models, Arc::clone(&ledger), Arc::clone(&clock));
     let gateway = gateway.map_err(|error| unavailable("cannot begin the model gateway").because(error))?;
+    let executor: Arc<dyn Executor> = Arc::new(executor);
+    let hosts = Hosts::new(Arc::clone(&executor), Arc::clone(&clock));
+    let model_gateway: Arc<dyn Gateway> = Arc::new(gateway.clone());
+    let harness = BuiltInAgents::new(instance, Arc::clone(&model_gateway), Arc::clone(&clock), Arc::new(hosts));
     let parts = Parts {
         store,
         reader: Arc::new(reader) as Arc<dyn Reader>,
-        executor: Arc::new(executor),
+        executor,
+        harness: Arc::new(harness),
         worktrees: context.worktrees(instance),
-        gateway: Arc::new(gateway.clone()),
+        gateway: model_gateway,
         ledger,
         adapter: Arc::new(CommandAdapter),
         notifier: Arc::new(context.notifier()?),

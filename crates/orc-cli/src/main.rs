@@ -37,7 +37,7 @@ use crate::exit::Exit;
 
 fn main() -> ExitCode {
     // The programs in and around a box are this one too; every boxed run waits for them.
-    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref(), &orc_process::hands::NoHands) {
+    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref(), &orc_harness::hands::HANDS) {
         return code;
     }
     let arguments = match Arguments::try_parse() {
