@@ -68,7 +68,9 @@ fn change(path: &str, edits: &[Replacement], seen: &Seen, floor: &dyn Floor) -> 
 fn apply(text: &Text, edit: &Replacement) -> Result<Text, String> {
     let (old, new) = (with_ending(&edit.old_string, "\n"), with_ending(&edit.new_string, "\n"));
     if old.is_empty() {
-        return Err("the file exists, and an empty `old_string` only makes new ones. Name the text to replace.".to_owned());
+        return Err(
+            "the file exists, and an empty `old_string` only makes new ones. Name the text to replace.".to_owned()
+        );
     }
     if old == new {
         return Err("`old_string` and `new_string` are the same: nothing would change.".to_owned());
@@ -103,9 +105,12 @@ fn check_seen(place: &Place, bytes: &[u8], seen: &Seen) -> Result<(), Refusal> {
     };
     match seen.get(&place.key()?) {
         Some(stamp) if *stamp == place::stamp(bytes) => Ok(()),
-        Some(_) => Err(format!("{led} was changed since it was read. Read it again, then decide anew what to change.").into()),
+        Some(_) => {
+            Err(format!("{led} was changed since it was read. Read it again, then decide anew what to change.").into())
+        }
         None if Text::decode(bytes).is_err() => {
-            Err(format!("{led} is no text, so it is not changed by this tool. To replace it, remove it in Bash first.").into())
+            Err(format!("{led} is no text, so it is not changed by this tool. To replace it, remove it in Bash first.")
+                .into())
         }
         None => Err(format!("{led} was not read in this conversation. Read it first.").into()),
     }
@@ -118,7 +123,10 @@ fn text_of(place: &Place, bytes: &[u8]) -> Result<Text, Refusal> {
 fn create(place: &Place, content: &str, floor: &dyn Floor) -> Outcome {
     if let Some(link) = &place.link {
         let to = &place.shown;
-        return Err(format!("`{link}` is, or leads through, a link to `{to}`, which does not exist. To make that, write `{to}`.").into());
+        return Err(format!(
+            "`{link}` is, or leads through, a link to `{to}`, which does not exist. To make that, write `{to}`."
+        )
+        .into());
     }
     check_length(place, content.len())?;
     save(place, content.as_bytes())?;

@@ -47,7 +47,8 @@ pub(super) fn glob(wanted: &input::Glob, floor: &dyn Floor) -> Outcome {
         return Err("`pattern` is empty. `**/*` stands for all files.".into());
     }
     let top = walk::root(wanted.path.as_deref(), floor)?;
-    let (fixed, rest) = if pattern.contains('/') { walk::split(pattern) } else { (PathBuf::new(), format!("**/{pattern}")) };
+    let (fixed, rest) =
+        if pattern.contains('/') { walk::split(pattern) } else { (PathBuf::new(), format!("**/{pattern}")) };
     let matcher = matcher(pattern, &rest)?;
     let hidden = walk::names_hidden(pattern);
     let root = place::Place::find(&top.path.join(fixed).to_string_lossy(), floor.cwd())?;
@@ -69,7 +70,12 @@ fn matcher(pattern: &str, rest: &str) -> Result<GlobMatcher, Refusal> {
 }
 
 /// Whether everything was looked at.
-fn collect(root: &Path, matcher: &GlobMatcher, hidden: bool, (newest, floor): (&mut Newest, &dyn Floor)) -> Result<bool, Refusal> {
+fn collect(
+    root: &Path,
+    matcher: &GlobMatcher,
+    hidden: bool,
+    (newest, floor): (&mut Newest, &dyn Floor),
+) -> Result<bool, Refusal> {
     for (count, entry) in walk::walk(root, Wanted { hidden, ..Wanted::default() })?.enumerate() {
         if count % LOOK == 0 && is_over(floor) {
             return Ok(false);
@@ -79,7 +85,8 @@ fn collect(root: &Path, matcher: &GlobMatcher, hidden: bool, (newest, floor): (&
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file() || kind.is_symlink());
         let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
         if is_file && matcher.is_match(below) {
-            let changed = entry.metadata().ok().and_then(|found| found.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH);
+            let changed =
+                entry.metadata().ok().and_then(|found| found.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH);
             newest.add(changed, entry.into_path());
         }
     }
@@ -101,7 +108,8 @@ fn list(newest: &Newest, is_whole: bool, base: &Path, (pattern, bound): (&str, u
     if newest.count == 0 {
         let _ = write!(told, "No file fits `{pattern}`; ignored and hidden files are not looked at.");
     } else if shown < newest.count {
-        let _ = write!(told, "[the {shown} changed last of {}; a narrower pattern or a `path` shows others]", newest.count);
+        let _ =
+            write!(told, "[the {shown} changed last of {}; a narrower pattern or a `path` shows others]", newest.count);
     }
     if !is_whole {
         told.push_str("\n[the time was over before all directories were seen; a `path` makes it less]");

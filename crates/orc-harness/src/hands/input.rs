@@ -111,7 +111,8 @@ pub(super) fn parse<T: DeserializeOwned>(wanted: &Use) -> Result<T, Refusal> {
 }
 
 fn describe(schema: &serde_json::Value) -> String {
-    let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(|name| name.as_str()).collect();
+    let required: Vec<_> =
+        schema["required"].as_array().into_iter().flatten().filter_map(|name| name.as_str()).collect();
     let properties = schema["properties"].as_object().into_iter().flatten();
     let told = properties.map(|(name, shape)| {
         let kind = shape["type"].as_str().unwrap_or("value");

@@ -111,6 +111,8 @@ fn follow(
             break;
         }
     }
+    // Whoever cancels it ends its programs at once.
+    stopped = stopped.or(floor.is_cancelled().then_some(Stopped::Cancelled));
     let ended = running.finish(&mut chunk);
     spool.add(&chunk);
     (ended, stopped)
@@ -134,7 +136,9 @@ pub(super) fn start(
     started.map_err(|failure| {
         let why = failure.why;
         Refusal(match failure.what {
-            Blame::Exhausted => format!("No more programs can be started: {why}. End what runs in the background with KillShell."),
+            Blame::Exhausted => {
+                format!("No more programs can be started: {why}. End what runs in the background with KillShell.")
+            }
             Blame::Directory => format!("The working directory cannot be entered: {why}."),
             _ if failure.errno == Some(TOO_LONG) => {
                 "The command is too long to be run. Write it into a file, and run that.".to_owned()

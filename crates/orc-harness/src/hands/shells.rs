@@ -104,9 +104,12 @@ impl Shells {
 
     pub(super) fn begin(&self, command: &str, floor: &dyn Floor) -> Outcome {
         if self.running() >= MOST_RUNNING {
-            return Err(format!("{MOST_RUNNING} shells run in the background already. End one with KillShell first.").into());
+            return Err(
+                format!("{MOST_RUNNING} shells run in the background already. End one with KillShell first.").into()
+            );
         }
-        let kept = Kept::make(floor.env()).map_err(|error| Refusal(format!("No file can be made for its output: {error}.")))?;
+        let kept = Kept::make(floor.env())
+            .map_err(|error| Refusal(format!("No file can be made for its output: {error}.")))?;
         let path = kept.path.clone();
         let shell = self.start(command, kept, floor)?;
         let mut known = self.known();
@@ -154,8 +157,11 @@ impl Shells {
         number.and_then(|number| known.get(&number)).cloned().ok_or_else(|| {
             let running: Vec<_> =
                 known.iter().filter(|(_, shell)| shell.is_running()).map(|(number, _)| format!("`{number}`")).collect();
-            let running = if running.is_empty() { "none runs".to_owned() } else { format!("there run {}", running.join(", ")) };
-            Refusal(format!("There is no shell `{id}` in the background; {running}. They end with the run that started them."))
+            let running =
+                if running.is_empty() { "none runs".to_owned() } else { format!("there run {}", running.join(", ")) };
+            Refusal(format!(
+                "There is no shell `{id}` in the background; {running}. They end with the run that started them."
+            ))
         })
     }
 
@@ -245,7 +251,9 @@ impl State {
         reader.seek(SeekFrom::End(0))?;
         let left_out = match lines.left_out {
             0 => String::new(),
-            count => format!("[{count} more lines that fit are left out; all of it is in {}]\n", self.kept.path.display()),
+            count => {
+                format!("[{count} more lines that fit are left out; all of it is in {}]\n", self.kept.path.display())
+            }
         };
         Ok(lines.told + &left_out)
     }

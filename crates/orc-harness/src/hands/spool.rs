@@ -69,19 +69,19 @@ impl<'a> Spool<'a> {
 
     pub(super) fn add(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        if self.kept.is_none() && self.head.len() + bytes.len() <= self.bound {
+        if let Some(kept) = &mut self.kept {
+            if let Ok(kept) = kept {
+                kept.add(bytes);
+            }
+            self.tail.extend_from_slice(bytes);
+        } else {
             self.head.extend_from_slice(bytes);
-            return;
-        }
-        if self.kept.is_none() {
+            if self.head.len() <= self.bound {
+                return;
+            }
             self.keep();
-            let rest = self.head.split_off(self.head.len().min(self.bound / 2));
-            self.tail = rest;
+            self.tail = self.head.split_off(self.bound / 2);
         }
-        if let Some(Ok(kept)) = &mut self.kept {
-            kept.add(bytes);
-        }
-        self.tail.extend_from_slice(bytes);
         if self.tail.len() > 2 * self.bound {
             self.tail.drain(..self.tail.len() - self.bound / 2);
         }
@@ -112,7 +112,9 @@ impl<'a> Spool<'a> {
             None => text(&self.head),
             Some(kept) => {
                 let place = match kept {
-                    Ok(kept) if kept.dropped > 0 => format!("the first {} of them are in {}", kept.bytes, kept.path.display()),
+                    Ok(kept) if kept.dropped > 0 => {
+                        format!("the first {} of them are in {}", kept.bytes, kept.path.display())
+                    }
                     Ok(kept) => format!("all of it is in {}", kept.path.display()),
                     Err(error) => format!("the rest is lost: no file could be made for it ({error})"),
                 };

@@ -34,7 +34,9 @@ pub(super) fn root(path: Option<&str>, floor: &dyn Floor) -> Result<Place, Refus
     match place.kind {
         Some(FileType::Directory | FileType::RegularFile) => Ok(place),
         Some(other) => Err(format!("`{}` is {}: there is nothing to look in.", place.shown, kind_name(other)).into()),
-        None => Err(format!("There is no `{}` to look in. Leave `path` out for the working directory.", place.shown).into()),
+        None => {
+            Err(format!("There is no `{}` to look in. Leave `path` out for the working directory.", place.shown).into())
+        }
     }
 }
 

@@ -58,7 +58,9 @@ fn checked(asked: &str) -> Result<Url, Refusal> {
     })?;
     if !matches!(url.scheme(), "http" | "https") {
         let scheme = url.scheme();
-        return Err(format!("`{scheme}:` is not fetched; only http:// and https:// are. Files are read with Read.").into());
+        return Err(
+            format!("`{scheme}:` is not fetched; only http:// and https:// are. Files are read with Read.").into()
+        );
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("The address holds a name or a password; leave that out.".into());

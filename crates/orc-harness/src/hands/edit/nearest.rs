@@ -15,7 +15,8 @@ pub(super) fn explain(text: &str, old: &str) -> String {
     if let Some(plain) = without_numbers(old)
         && text.contains(&plain)
     {
-        return "It is without the line numbers: leave out the number and the tab at the start of each line.".to_owned();
+        return "It is without the line numbers: leave out the number and the tab at the start of each line."
+            .to_owned();
     }
     if let Some((line, found)) = but_for_space(text, old) {
         return format!("From line {line} on there is the same but for spaces, tabs or line breaks:\n{found}");

@@ -150,7 +150,8 @@ impl Writing {
             return;
         }
         match name {
-            "script" | "style" | "template" | "svg" | "math" | "iframe" | "noembed" | "noframes" | "textarea" | "select" => {
+            "script" | "style" | "template" | "svg" | "math" | "iframe" | "noembed" | "noframes" | "textarea"
+            | "select" => {
                 if is_start && !tag.self_closing {
                     self.skipping = Some((name.to_owned(), 1));
                 }
@@ -194,9 +195,10 @@ impl Writing {
                     self.mark(&format!("{} ", "#".repeat(depth)));
                 }
             }
-            "p" | "table" | "blockquote" | "dl" | "figure" | "section" | "article" | "main" | "header" | "footer" | "nav" | "aside"
-            | "form" | "fieldset" | "details" => self.break_line(2),
-            "div" | "dt" | "dd" | "li" | "summary" | "address" | "figcaption" | "option" | "legend" | "caption" | "body" => {
+            "p" | "table" | "blockquote" | "dl" | "figure" | "section" | "article" | "main" | "header" | "footer"
+            | "nav" | "aside" | "form" | "fieldset" | "details" => self.break_line(2),
+            "div" | "dt" | "dd" | "li" | "summary" | "address" | "figcaption" | "option" | "legend" | "caption"
+            | "body" => {
                 self.break_line(1);
             }
             _ => {}
@@ -206,8 +208,8 @@ impl Writing {
     fn anchor(&mut self, is_start: bool, tag: &Tag, url: &Url) {
         // One that was not closed ends where the next begins.
         if let Some((begin, target)) = self.link.take() {
-            if self.text.len() == begin {
-                self.text.truncate(begin - 1);
+            if self.text.len() == begin && self.text.ends_with('[') {
+                self.text.pop();
             } else {
                 self.push(&format!("]({target})"));
             }
