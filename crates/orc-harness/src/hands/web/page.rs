@@ -150,11 +150,10 @@ impl Writing {
             return;
         }
         match name {
-            "script" | "style" | "template" | "svg" | "math" | "iframe" | "noembed" | "noframes" | "textarea"
-            | "select" => {
-                if is_start && !tag.self_closing {
-                    self.skipping = Some((name.to_owned(), 1));
-                }
+            "script" | "style" | "template" | "svg" | "math" | "iframe" | "noembed" | "noframes" | "textarea" | "select"
+                if is_start && !tag.self_closing =>
+            {
+                self.skipping = Some((name.to_owned(), 1));
             }
             "title" => self.break_line(2),
             "br" => self.break_line(1),
@@ -191,7 +190,7 @@ impl Writing {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 self.break_line(2);
                 if is_start {
-                    let depth = name.bytes().nth(1).map_or(1, |digit| usize::from(digit - b'0'));
+                    let depth = name.as_bytes().get(1).map_or(1, |digit| usize::from(digit - b'0'));
                     self.mark(&format!("{} ", "#".repeat(depth)));
                 }
             }
