@@ -53,6 +53,26 @@ fn named_files_are_checked_wherever_they_lie() {
 }
 
 #[test]
+fn files_that_settings_name_are_read_with_them() {
+    let world = World::new();
+    world.pipeline("p", "steps: { a: { run: x } }\n");
+    world.write("models/good.yaml", "tracks: { any: { turns: [{ text: Hello. }] } }\n");
+    world.write("models/bad.yaml", "tracks: { any: { turns: [{ txt: Hello. }] } }\n");
+    world.write("tapes/none.jsonl", "no tape\n");
+    world.write("prices.yaml", "models: { m: { input: -1 } }\n");
+    world.write(
+        "orchestrator.yaml",
+        "prices: prices.yaml\nproviders:\n  a: { script: models/good.yaml }\n  b: { script: models/bad.yaml }\n  \
+         c: { script: models/none.yaml }\n  d: { cassette: tapes/none.jsonl }\n",
+    );
+    let said = world.run_to(3, &["validate"]);
+    for place in ["models/bad.yaml:1", "prices.yaml:1", "orchestrator.yaml:5:16", "orchestrator.yaml:6:18"] {
+        assert!(said.out.contains(place), "{place}: {}{}", said.out, said.err);
+    }
+    assert!(!said.out.contains("models/good.yaml"), "{}", said.out);
+}
+
+#[test]
 fn no_pipelines_is_an_error_with_a_way_out() {
     let world = World::new();
     let said = world.run_to(4, &["validate"]);

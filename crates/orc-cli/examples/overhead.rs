@@ -12,15 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, try_join_all};
+use futures_util::future::try_join_all;
 use orc_domain::ids::{FlowId, InstanceId, RunId};
 use orc_domain::ledger::Account;
 use orc_domain::meter::{Limits, Owner};
 use orc_domain::model::Protocol;
 use orc_domain::money::UsdMicros;
 use orc_domain::price::{Price, PriceTable, Priced, Rates};
-use orc_domain::time::{Millis, Timestamp};
+use orc_domain::time::Timestamp;
 use orc_gateway::{
     Credential, HttpShape, Key, ModelGateway, ProviderKind, ProviderShape, RateLimits, Shape, Times, Unpriced,
 };
@@ -29,6 +28,7 @@ use orc_ports::executor::Door as Way;
 use orc_ports::gateway::{Gateway, Notices, Opening};
 use orc_ports::store::{Instance, Store};
 use orc_process::relay;
+use orc_runtime::clock::SystemClock;
 use orc_store_sqlite::SqliteStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -47,19 +47,6 @@ const EACH: usize = 50;
 /// Pieces of a stream, and the time between them.
 const PIECES: usize = 500;
 const BETWEEN: Duration = Duration::from_millis(20);
-
-struct MonotonicClock(Instant);
-
-impl Clock for MonotonicClock {
-    fn now(&self) -> Timestamp {
-        let passed = u64::try_from(self.0.elapsed().as_millis()).unwrap_or(0);
-        Timestamp::from_millis(1_800_000_000_000) + Millis::from_millis(passed)
-    }
-
-    fn sleep(&self, span: Millis) -> BoxFuture<'static, ()> {
-        tokio::time::sleep(span.as_std()).boxed()
-    }
-}
 
 fn main() -> Fallible<()> {
     // The provider and the programs have threads of their own, as they would be processes of their own.
@@ -90,7 +77,7 @@ fn main() -> Fallible<()> {
 async fn make(place: &Path, provider: SocketAddr) -> Fallible<ModelGateway> {
     let store = Arc::new(SqliteStore::open(&place.join("orc.db")).await?);
     let instance = InstanceId::from_uuid(Uuid::now_v7());
-    let clock = Arc::new(MonotonicClock(Instant::now()));
+    let clock = Arc::new(SystemClock);
     let begun = Instance { id: instance, pid: 1, command: "overhead".to_owned(), began_at: clock.now() };
     store.instance_begin(begun).await?;
     let price = Price { rates: Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() }, ..Price::default() };

@@ -12,10 +12,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use orc_domain::time::Millis;
 
 pub(crate) use self::costs::{CostsArgs, FigureArgs, FigureForm};
-pub(crate) use self::db::{DbCommand, RetentionArgs};
+pub(crate) use self::db::{DbCommand, RemoveArgs};
 pub(crate) use self::logs::{ExportArgs, LogsArgs};
 pub(crate) use self::worktrees::{
-    DoctorArgs, GcArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs,
+    DoctorArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs,
 };
 use crate::output::OutputArgs;
 

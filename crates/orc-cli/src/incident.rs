@@ -1,6 +1,7 @@
 //! Incidents: what went wrong in a way that a person should look at, derived from what the store knows and never stored
 //! beside it. One is open until its flow was retried, or for as long as what it tells of goes on.
 
+pub(crate) mod billed;
 mod refused;
 
 use orc_domain::flow::{Flow, FlowOutcome, FlowState, Step, StepOutcome, StepState};
@@ -23,7 +24,7 @@ const WHAT: usize = 240;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Incident {
     /// `quarantined`, `lost_not_idempotent`, `silent`, `looping`, `wall`, `deadline`, `conflict`, `worktree`,
-    /// `infrastructure`, `policy`, `sandbox_violation`, `box_limit`, `flow_failed`, `holder`, `undelivered`.
+    /// `infrastructure`, `policy`, `sandbox_violation`, `box_limit`, `billed`, `flow_failed`, `holder`, `undelivered`.
     pub(crate) kind: &'static str,
     #[serde(serialize_with = "as_text")]
     pub(crate) since: Timestamp,

@@ -47,7 +47,8 @@ impl Context {
     fn provider(&self, provider: &settings::Provider, secrets: &Secrets) -> CommandResult<ProviderShape> {
         let kind = match &provider.kind {
             settings::ProviderKind::Http { base_url, key } => {
-                ProviderKind::Http(HttpShape { base_url: base_url.clone(), credential: credential(key.as_ref()) })
+                let credential = credential(key.as_ref(), base_url);
+                ProviderKind::Http(HttpShape { base_url: base_url.clone(), credential })
             }
             settings::ProviderKind::Script { file } => ProviderKind::Made(self.scripted(file)?),
             settings::ProviderKind::Cassette { file, strict } => {
@@ -112,12 +113,17 @@ pub(crate) fn keys(models: &Models) -> Vec<String> {
     sources.filter_map(|source| read_secret(&host::home(), source).ok()).collect()
 }
 
-fn credential(key: Option<&SecretSource>) -> Credential {
+/// A provider elsewhere is not shown the token of a gateway, which stays in a terminal easily.
+fn credential(key: Option<&SecretSource>, base_url: &str) -> Credential {
     let Some(source) = key else { return Credential::Needless };
     match read_secret(&host::home(), source) {
         // What no header can hold is no key: whoever never calls a model must not fail for it.
         Ok(value) if value.chars().any(|letter| !letter.is_ascii_graphic()) => {
             let hint = format!("what is there has blanks or other characters that no key has; {}", place(source));
+            Credential::Missing { hint }
+        }
+        Ok(value) if value.starts_with(orc_gateway::TOKEN_PREFIX) && base_url.starts_with("https://") => {
+            let hint = format!("what is there is the token of a model gateway, not a key of a provider; {}", place(source));
             Credential::Missing { hint }
         }
         Ok(value) => Credential::Key(Key::new(value)),

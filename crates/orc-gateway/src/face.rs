@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::body::{Body as _, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use orc_domain::model::{Protocol, Want};
 use orc_ports::gateway::{self, Answer, Broken};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -28,12 +28,15 @@ use tokio_util::sync::CancellationToken;
 use crate::call::told;
 use crate::gateway::Inner;
 use crate::way::{BODY_UNIT, Way};
-use crate::wire::Trouble;
+use crate::wire::{BadRequest, Trouble};
 
 /// Bytes of a request at most. Providers take 32 MB.
 pub(crate) const BODY_BYTES: usize = 64 << 20;
 /// Connections at one door at once; further ones wait.
 const CONNECTIONS: usize = 256;
+/// How long a connection may say nothing while a request is expected of it: its head as a whole, and each piece of its body.
+/// Connections are few, so one that only occupies its place would keep others out.
+const SILENCE: Duration = Duration::from_secs(30);
 /// How long nobody is let in after there was no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a program has, once its run is closed, to take what it was answered.
@@ -99,7 +102,9 @@ where
         async move { Ok::<_, Infallible>(answer(inner, &whose, request).await) }
     });
     // `half_close` stays off: a program that hangs up is seen while its answer is waited for.
-    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(SILENCE);
+    let connection = server.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     // How a connection ends is the program's business: what it cost is settled by whoever held its call.
     tokio::select! {
@@ -205,9 +210,11 @@ async fn gather(way: &Way, mut body: Incoming) -> Result<(Bytes, Option<OwnedSem
     // None is never: the semaphore is not closed.
     let room = way.bodies.clone().acquire_many_owned(units).await.ok();
     let mut all = BytesMut::with_capacity(told.min(1 << 20));
-    while let Some(frame) = body.frame().await {
-        // Cut by the program, which does not hear what it is told.
-        let Ok(frame) = frame else { return Err(Trouble::TooLarge { most }) };
+    let broken = |why: &str| Trouble::Request(BadRequest::Unreadable { why: why.to_owned() });
+    while let Some(frame) =
+        tokio::time::timeout(SILENCE, body.frame()).await.map_err(|_| broken("nothing more of it came"))?
+    {
+        let Ok(frame) = frame else { return Err(broken("it broke off, or its chunks are none")) };
         if let Ok(data) = frame.into_data() {
             if all.len() + data.len() > BODY_BYTES {
                 return Err(too_large());

@@ -135,7 +135,7 @@ impl Flight {
         let used = Amount::of_call(settlement.tokens, settlement.micros);
         if used.micros > reserved.micros || used.tokens > reserved.tokens {
             let call = settlement.call;
-            tracing::warn!(%call, ?used, ?reserved, "a provider counts more than its call could use: walls above it may be crossed");
+            tracing::error!(%call, ?used, ?reserved, "a provider counts more than its call could use: walls above it may be crossed");
         }
         if let Some(permit) = permit {
             permit.over(settlement.tokens.total());

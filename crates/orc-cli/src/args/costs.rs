@@ -1,5 +1,6 @@
 //! What can be typed after `costs` and `budgets`.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use orc_domain::ledger::CostsBy;
 
@@ -29,8 +30,8 @@ pub(crate) struct FigureArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CostsArgs {
     /// By what; may be given several times
-    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',', default_value = "agent")]
-    pub(crate) by: Vec<By>,
+    #[arg(long, value_parser = by(), value_name = "WHAT", value_delimiter = ',', default_value = "agent")]
+    pub(crate) by: Vec<CostsBy>,
     /// Only calls that began then or later: `7d`, `2026-03-01`, `2026-03-01T12:30:00Z` [default: since ever]
     #[arg(long, value_name = "DURATION|TIME")]
     pub(crate) since: Option<String>,
@@ -56,38 +57,9 @@ pub(crate) struct CostsArgs {
     pub(crate) output: FigureArgs,
 }
 
-/// By what costs are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
-    /// The agent
-    Agent,
-    /// The model
-    Model,
-    /// The pipeline
-    Pipeline,
-    /// The ticket
-    Ticket,
-    /// The day, in UTC
-    Day,
-    /// The flow
-    Flow,
-    /// The run
-    Run,
-    /// The provider
-    Provider,
-}
-
-impl By {
-    pub(crate) const fn dimension(self) -> CostsBy {
-        match self {
-            Self::Agent => CostsBy::Agent,
-            Self::Model => CostsBy::Model,
-            Self::Pipeline => CostsBy::Pipeline,
-            Self::Ticket => CostsBy::Ticket,
-            Self::Day => CostsBy::Day,
-            Self::Flow => CostsBy::Flow,
-            Self::Run => CostsBy::Run,
-            Self::Provider => CostsBy::Provider,
-        }
-    }
+/// By what costs are told, by its word.
+fn by() -> impl TypedValueParser<Value = CostsBy> {
+    let words = CostsBy::ALL.map(CostsBy::word);
+    PossibleValuesParser::new(words)
+        .try_map(|word| CostsBy::ALL.into_iter().find(|by| by.word() == word).ok_or("one of the words"))
 }

@@ -25,11 +25,12 @@ pub(crate) enum DbCommand {
     Vacuum,
     /// What is older than `retention` of the settings keeps it; a holder removes it by itself
     #[command(after_help = examples::RETENTION)]
-    Retention(RetentionArgs),
+    Retention(RemoveArgs),
 }
 
+/// Of commands that remove what nobody needs any more.
 #[derive(Debug, Args)]
-pub(crate) struct RetentionArgs {
+pub(crate) struct RemoveArgs {
     /// Only show it; as without any option
     #[arg(long, conflicts_with = "apply")]
     pub(crate) dry_run: bool,

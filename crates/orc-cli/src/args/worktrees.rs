@@ -1,5 +1,6 @@
 //! What can be typed after `worktrees`.
 
+use crate::args::RemoveArgs;
 use clap::{Args, Subcommand};
 
 use super::examples;
@@ -19,9 +20,10 @@ pub(crate) enum WorktreesCommand {
     /// Write what is in a copy, uncommitted work included, to references
     #[command(after_help = examples::WORKTREES_RESCUE)]
     Rescue(WorktreeShowArgs),
-    /// Copies that nobody needs any more: of flows that are over, and of flows that nobody knows
+    /// Copies that nobody needs any more: of flows that are over, and of flows that nobody knows; what is unsaved in them is
+    /// written to rescue references first
     #[command(after_help = examples::WORKTREES_GC)]
-    Gc(GcArgs),
+    Gc(RemoveArgs),
 }
 
 #[derive(Debug, Args)]
@@ -45,18 +47,6 @@ pub(crate) struct WorktreeArgs {
 pub(crate) struct WorktreeShowArgs {
     #[command(flatten)]
     pub(crate) of: WorktreeArgs,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GcArgs {
-    /// Only show it; as without any option
-    #[arg(long, conflicts_with = "apply")]
-    pub(crate) dry_run: bool,
-    /// Remove them now; what is unsaved is written to rescue references first
-    #[arg(long)]
-    pub(crate) apply: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

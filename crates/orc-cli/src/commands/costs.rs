@@ -18,7 +18,7 @@ use crate::view::cost::{FIELDS, TITLES, cells, csv_line, document, fields};
 const NAME: usize = 60;
 
 pub(crate) async fn run(context: &Context, args: &CostsArgs) -> CommandResult {
-    let by: Vec<CostsBy> = args.by.iter().map(|by| by.dimension()).collect();
+    let by = args.by.clone();
     let filter = filter(context, args)?;
     let reader = context.reader().await?;
     let asked = reader.costs(by.clone(), filter.clone(), args.limit.saturating_add(1)).await;

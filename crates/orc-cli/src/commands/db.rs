@@ -10,7 +10,7 @@ use orc_store_sqlite::{self as store, SqliteStore};
 use serde_json::json;
 
 use super::status::report::bytes as size;
-use crate::args::{LimitArgs, RetentionArgs};
+use crate::args::{LimitArgs, RemoveArgs};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, not_found, unavailable};
@@ -85,7 +85,7 @@ pub(crate) async fn vacuum(context: &Context) -> CommandResult {
     Ok(Exit::Success)
 }
 
-pub(crate) async fn retention(context: &Context, args: &RetentionArgs) -> CommandResult {
+pub(crate) async fn retention(context: &Context, args: &RemoveArgs) -> CommandResult {
     let retention = context.retention(&context.settings(&LimitArgs::default())?);
     need_database(context)?;
     let _lock = if args.apply { Some(lock(context, "db retention")?) } else { None };
@@ -112,7 +112,7 @@ pub(crate) async fn retention(context: &Context, args: &RetentionArgs) -> Comman
 }
 
 /// Prints what would go, or went but for `failures`.
-fn print_removable(found: &Removable, failures: &[String], args: &RetentionArgs) -> CommandResult<()> {
+fn print_removable(found: &Removable, failures: &[String], args: &RemoveArgs) -> CommandResult<()> {
     let sum = |files: &[(FlowId, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let (before, last) = found.events;
     let events = last.saturating_sub(before);

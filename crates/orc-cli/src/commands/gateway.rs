@@ -75,7 +75,8 @@ async fn serve(
     let signal = signals.next().await;
     let metered = held.gateway.close(run).await;
     let usage = metered.usage;
-    say(&format!("{signal}: {} calls, {} tokens, {}", usage.calls, usage.tokens(), usage.cost));
+    let calls = if usage.calls == 1 { "1 call".to_owned() } else { format!("{} calls", usage.calls) };
+    say(&format!("{signal}: {calls}, {} tokens, {}", usage.tokens(), usage.cost));
     Ok(Exit::Success)
 }
 

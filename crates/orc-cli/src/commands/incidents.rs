@@ -17,7 +17,7 @@ use crate::evidence::{Carrier, Says};
 use crate::exit::Exit;
 use crate::failure::CommandResult;
 use crate::hold::of_store;
-use crate::incident::{Incident, Refused, of_flow, of_request};
+use crate::incident::{Incident, Refused, billed, of_flow, of_request};
 use crate::moment;
 use crate::output::{self, Form, say};
 use crate::view::columns::{Columns, clean_line};
@@ -31,6 +31,8 @@ const PAGE: u32 = 200;
 const MOST: usize = 5_000;
 /// Thousands of events that are looked through for what boxes refused.
 const EVENT_PAGES: u32 = 50;
+/// Thousands of calls that are looked through for what providers count.
+const CALL_PAGES: u32 = 50;
 /// Open requests that are looked through for walls.
 const REQUESTS: u32 = 1_000;
 /// Characters of what happened.
@@ -48,13 +50,15 @@ pub(crate) async fn run(context: &Context, args: &IncidentsArgs) -> CommandResul
     incidents.extend(asked.iter().filter_map(|record| of_request(&record.request)));
     let (refused, looked_at_events) = of_boxes(&reader, since).await?;
     incidents.extend(refused);
+    let (billed, looked_at_calls) = billed::find(&reader, since, CALL_PAGES).await?;
+    incidents.extend(billed);
     incidents.extend(of_holder(&Carrier::see(context).await, now));
     incidents.extend(undelivered(context));
     incidents.retain(|incident| incident.since >= since && (incident.open || !args.open));
     incidents.sort_by_key(|incident| std::cmp::Reverse(incident.since));
     if args.output.output != Form::Table {
         let document = json!({
-            "schema": "orc/incidents/1", "since": since.to_string(), "complete": looked_at_all && looked_at_events,
+            "schema": "orc/incidents/1", "since": since.to_string(), "complete": looked_at_all && looked_at_events && looked_at_calls,
             "incidents": incidents,
         });
         output::document(args.output.output, &document, Some("incidents"))?;
@@ -69,6 +73,12 @@ pub(crate) async fn run(context: &Context, args: &IncidentsArgs) -> CommandResul
         let most = EVENT_PAGES * 1000;
         say(&format!(
             "only the newest {most} events were looked at for what boxes refused; `--since` with a later time sees all"
+        ));
+    }
+    if !looked_at_calls {
+        let most = CALL_PAGES * 1000;
+        say(&format!(
+            "only the newest {most} calls of models were looked at; `--since` with a later time sees all of them"
         ));
     }
     if !looked_at_all {

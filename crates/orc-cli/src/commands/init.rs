@@ -33,9 +33,12 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> CommandResult {
     let enter = if given.as_os_str().is_empty() { String::new() } else { format!("  cd {}\n", given.display()) };
     text.push_str("\nnext:\n");
     text.push_str(&enter);
-    if !in_git {
-        text.push_str("  git init && git add . && git commit -m 'A first pipeline'\n");
-    }
+    // Steps work in private copies of what is committed, so even in a repository this comes first.
+    text.push_str(if in_git {
+        "  git add . && git commit -m 'A first pipeline'\n"
+    } else {
+        "  git init && git add . && git commit -m 'A first pipeline'\n"
+    });
     text.push_str("  orchestrator validate     checks every file and tells every mistake\n");
     text.push_str("  orchestrator run hello    runs the example\n");
     text.push_str("  orchestrator status       says what happened\n");

@@ -3,6 +3,7 @@
 //! Nothing is started and nothing is made, not even a database. How long a step takes is what it took in past flows of the
 //! same pipeline, and where there are none that is said: an estimate is never made up.
 
+mod models;
 mod rights;
 
 use std::collections::BTreeMap;
@@ -239,6 +240,9 @@ impl<'a> Plan<'a> {
             rights.row([group.steps.join(", "), format!("works in {}", group.place)]);
             rights.row([String::new(), group.reach]);
         }
+        for (steps, text) in models::rows(self.pipeline) {
+            rights.row([steps, text]);
+        }
         let names = |names: Vec<&str>| if names.is_empty() { "nothing".to_owned() } else { names.join(" ") };
         if self.pipeline.steps.iter().any(|step| step.action.is_run() && step.worktree.from == StartFrom::InPlace) {
             rights.row(["seen of the host in place", &names(around.host.clone())]);
@@ -277,6 +281,7 @@ impl<'a> Plan<'a> {
                 "continue_on_fail": step.continue_on_fail,
                 "idempotent": step.idempotent,
                 "rights": rights::document(self.pipeline, step),
+                "models": models::document(self.pipeline, step),
                 "env": step.env.keys().collect::<Vec<_>>(),
                 "takes": self.estimates[*at],
             })

@@ -3,10 +3,12 @@
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use orc_gateway::cassette::{Player, Strictness};
+use orc_ports::executor::Secrets;
 use orc_spec::SourceFile;
-use orc_spec::diagnostic::{Diagnostic, Severity, json_document};
+use orc_spec::diagnostic::{Code, Diagnostic, Severity, json_document};
 use orc_spec::sarif;
-use orc_spec::settings::{FileKind, PartialSettings};
+use orc_spec::settings::{FileKind, FileOf, NamedFile, PartialSettings, named_files};
 
 use crate::agents::{agent_files, compile_agents, is_agent_file};
 use crate::args::{ProblemForm, ValidateArgs};
@@ -49,18 +51,64 @@ fn check(context: &Context, files: &[PathBuf]) -> CommandResult<Vec<Checked>> {
             continue;
         }
         let is_settings = file.file_name().is_some_and(|name| name == WORKSPACE);
-        let diagnostics = if is_settings {
-            PartialSettings::parse(&source, FileKind::Workspace).1
+        if is_settings {
+            checked.extend(settings(context, source));
         } else {
-            shelf.compile(&source).diagnostics
-        };
-        checked.push(Checked { source, diagnostics });
+            let diagnostics = shelf.compile(&source).diagnostics;
+            checked.push(Checked { source, diagnostics });
+        }
     }
     let (places, sources): (Vec<usize>, Vec<SourceFile>) = agents.into_iter().unzip();
     for (before, (place, agent)) in places.into_iter().zip(compile_agents(context, sources)).enumerate() {
         checked.insert(place + before, Checked { source: agent.source, diagnostics: agent.compiled.diagnostics });
     }
     Ok(checked)
+}
+
+/// Settings, and the files that they name: a start reads them too.
+fn settings(context: &Context, source: SourceFile) -> Vec<Checked> {
+    let (mut diagnostics, mut named) = (PartialSettings::parse(&source, FileKind::Workspace).1, Vec::new());
+    for NamedFile { of, path, span } in named_files(&source) {
+        let read = context.root.join(&path);
+        let unreadable = match of {
+            FileOf::Cassette => {
+                Player::open(&read, Strictness::Lenient, Secrets::default()).err().map(|error| told(&error))
+            }
+            FileOf::Script | FileOf::Prices => match context.source(&read) {
+                Ok(source) => {
+                    let diagnostics = match of {
+                        FileOf::Prices => orc_spec::compile_prices(&source, &orc_spec::shipped_prices()).diagnostics,
+                        _ => orc_spec::compile_script(&source).diagnostics,
+                    };
+                    named.push(Checked { source, diagnostics });
+                    None
+                }
+                Err(failure) => Some(failure.line()),
+            },
+        };
+        diagnostics.extend(unreadable.map(|message| {
+            Diagnostic {
+                code: Code::Unreadable,
+                severity: Severity::Error,
+                file: source.name.clone(),
+                span,
+                message,
+                labels: Vec::new(),
+                help: Some(
+                    "paths are written from the root of the repository; nothing that calls a model begins without it"
+                        .to_owned(),
+                ),
+                meant: None,
+            }
+        }));
+    }
+    std::iter::once(Checked { source, diagnostics }).chain(named).collect()
+}
+
+/// An error with its causes, in one line.
+fn told(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// All pipelines and agents of the repository, and its settings.

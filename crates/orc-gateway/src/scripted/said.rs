@@ -129,7 +129,7 @@ fn possible(said: Tokens, request: &Request) -> Tokens {
     let output = ask.output.unwrap_or(MOST_OUTPUT).saturating_mul(ask.answers.max(1));
     let tokens = said.capped(ask.input(), output, ask.server_tools);
     if tokens != said {
-        tracing::warn!(?said, counted = ?tokens, "a scripted model says that it used more than its request allows");
+        tracing::error!(?said, counted = ?tokens, "a scripted model says that it used more than its request allows");
     }
     tokens
 }

@@ -38,6 +38,9 @@ pub enum BadRequest {
     /// It names no model.
     #[error("the request names no model: `model` has to be a text")]
     NoModel,
+    /// Its model has a name that none has: every name is a row of the ledger.
+    #[error("the name of the model has more than {MODEL_BYTES} bytes")]
+    LongModel,
     /// A key has a value that it cannot have.
     #[error("`{key}` is {value}, and has to be {wanted}")]
     Value {
@@ -52,6 +55,9 @@ pub enum BadRequest {
     #[error("`background: true` is not possible here: what such an answer uses cannot be counted")]
     Background,
 }
+
+/// Bytes of the name of a model at most.
+const MODEL_BYTES: usize = 256;
 
 /// What a request says of the conversation that it belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -198,6 +204,9 @@ impl Request {
             _ => BadRequest::Unreadable { why: error.to_string() },
         })?;
         self.model = body.model.as_text().filter(|model| !model.is_empty()).ok_or(BadRequest::NoModel)?.to_owned();
+        if self.model.len() > MODEL_BYTES {
+            return Err(BadRequest::LongModel);
+        }
         self.stream = flag("stream", body.stream)?;
         if matches!(body.background, Part::Flag(true)) {
             return Err(BadRequest::Background);

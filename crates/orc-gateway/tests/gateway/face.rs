@@ -230,6 +230,31 @@ async fn a_program_that_goes_before_its_request_is_whole_makes_no_call() {
 }
 
 /// Streams without an end, and counts what was taken of it.
+#[tokio::test]
+async fn a_connection_that_only_occupies_its_place_is_closed() {
+    let scene = Scene::new(vec![provider("p", hello())]).await;
+    let door = scene.open(1, Vec::new()).await;
+    let head = format!("POST /v1/messages HTTP/1.1\r\nx-api-key: {}\r\n", door.token);
+    let rows = [
+        ("POST /v1/mess".to_owned(), ""),
+        (format!("{head}content-length: 900\r\n\r\n{{"), "400 Bad Request"),
+        (format!("{head}transfer-encoding: chunked\r\n\r\nnone\r\n"), "400 Bad Request"),
+    ];
+    tokio::time::pause();
+    for (sent, wanted) in rows {
+        let mut stream = UnixStream::connect(&door.socket).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        // Time passes while everybody waits for the program, which goes on waiting itself.
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains(wanted), "{sent}: {answer}");
+    }
+    tokio::time::resume();
+    assert_eq!(told(post(&door, "/v1/messages").send().await.unwrap()).await.0, 200);
+    scene.gateway.close(run(1)).await;
+    assert_eq!(scene.calls().await.len(), 1);
+}
+
 fn endless(taken: Arc<AtomicUsize>, gone: Arc<Notify>) -> ProviderKind {
     struct Gone(Arc<Notify>);
     impl Drop for Gone {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::super::db::lock;
 use super::super::status::report::bytes;
 use super::{copy_document, of_worktrees};
-use crate::args::GcArgs;
+use crate::args::RemoveArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, unavailable};
@@ -66,7 +66,7 @@ impl Garbage {
     }
 }
 
-pub(crate) async fn run(context: &Context, args: &GcArgs) -> CommandResult {
+pub(crate) async fn run(context: &Context, args: &RemoveArgs) -> CommandResult {
     let _lock = if args.apply { Some(lock(context, "worktrees gc")?) } else { None };
     let worktrees = context.copies();
     let owners = worktrees.owners().await.map_err(of_worktrees)?;

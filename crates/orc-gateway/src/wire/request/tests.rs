@@ -58,8 +58,8 @@ fn the_list_of_models_has_no_body() {
 
 #[test]
 fn requests_that_cannot_be_judged() {
-    let unreadable = |text: &'static str, wanted: &str| {
-        let error = Request::read(Protocol::OpenaiChat, Want::Answer, Bytes::from_static(text.as_bytes())).unwrap_err();
+    let unreadable = |text: &str, wanted: &str| {
+        let error = Request::read(Protocol::OpenaiChat, Want::Answer, Bytes::copy_from_slice(text.as_bytes())).unwrap_err();
         assert!(error.to_string().contains(wanted), "{text}: {error}");
     };
     unreadable("", "cannot be read");
@@ -73,6 +73,7 @@ fn requests_that_cannot_be_judged() {
     unreadable("{}", "names no model");
     unreadable("{\"model\":\"\"}", "names no model");
     unreadable("{\"model\":7}", "names no model");
+    unreadable(&format!("{{\"model\":\"{}\"}}", "x".repeat(257)), "more than 256 bytes");
     unreadable("{\"model\":\"m\",\"stream\":1}", "`stream` is 1, and has to be `true` or `false`");
     unreadable("{\"model\":\"m\",\"max_tokens\":-1}", "`max_tokens` is -1, and has to be a whole number");
     unreadable("{\"model\":\"m\",\"max_tokens\":1.5}", "`max_tokens` is 1.5");
