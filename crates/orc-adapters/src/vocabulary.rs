@@ -5,6 +5,8 @@
 //! | `message` | `text` | it says something; the last one is its final message |
 //! | `progress` | `text`, may be missing | it is alive |
 //! | `tool` | `name`; `state`: `started`, `progress`, `finished` or `failed` | it uses a tool |
+//! | `thinking` | `text` | it thinks aloud; a sign of life, and part of no answer |
+//! | `request`, `retracted` | | the built-in agent asks its model; takes back what it said last. Signs of life |
 //! | `usage` | `input`, `output`, `reasoning`, `cache_read`, `cache_write`, `calls`, `cost_usd_micros`; what is missing is 0, `calls` 1 | what it used since the last one |
 //! | `output` | `value` | it submits its output; the last one counts |
 //! | `ask` | `text` | it needs an answer to go on |
@@ -64,6 +66,7 @@ fn event(kind: &str, mut members: Map<String, Value>) -> Result<AgentEvent, Stri
     Ok(match kind {
         "message" => AgentEvent::Message { text: text(&mut members, "text")?.ok_or("it has no `text`")? },
         "progress" => AgentEvent::Progress { text: text(&mut members, "text")? },
+        "thinking" | "request" | "retracted" => AgentEvent::Progress { text: None },
         "tool" => AgentEvent::Tool {
             name: text(&mut members, "name")?.ok_or("it has no `name`")?,
             state: tool_state(text(&mut members, "state")?.as_deref())?,

@@ -75,6 +75,12 @@ pub(crate) enum Command {
     /// All that is known of a run, as one JSON document
     #[command(after_help = examples::EXPORT)]
     Export(ExportArgs),
+    /// A recorded run of the built-in agent again, without a model and without tools; the first difference is named
+    #[command(after_help = examples::REPLAY)]
+    Replay(ReplayArgs),
+    /// Ask an agent something: a flow of one step
+    #[command(after_help = examples::ASK)]
+    Ask(AskArgs),
     /// End a flow: TERM, grace, KILL, then its `finally`; a second time at once
     #[command(after_help = examples::CANCEL)]
     Cancel(CancelArgs),
@@ -160,6 +166,27 @@ pub(crate) struct RunArgs {
     /// Added to the priority of each step, from -100 to 100; a point is worth five minutes of waiting
     #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i16).range(-100..=100))]
     pub(crate) priority: i16,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// A run, by id or a unique ending of it
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// The agent, as `orchestrator agents list` names it
+    pub(crate) agent: String,
+    /// What to ask
+    #[arg(required = true)]
+    pub(crate) question: Vec<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]

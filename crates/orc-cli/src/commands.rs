@@ -2,6 +2,7 @@
 
 mod agents;
 mod approvals;
+mod ask;
 mod budgets;
 mod cancel;
 mod carry;
@@ -25,6 +26,7 @@ mod message;
 mod pause;
 mod plan;
 mod reference;
+mod replay;
 mod resume;
 mod retry;
 mod run;
@@ -64,6 +66,8 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Conversations(ConversationsCommand::Show(args)) => conversations::show(&context, &args).await,
         Command::Logs(args) => logs::run(&context, &args).await,
         Command::Export(args) => export::run(&context, &args).await,
+        Command::Replay(args) => replay::run(&context, args).await,
+        Command::Ask(args) => ask::run(&context, args).await,
         Command::Cancel(args) | Command::Flows(FlowsCommand::Cancel(args)) => cancel::run(&context, args).await,
         Command::Retry(args) | Command::Flows(FlowsCommand::Retry(args)) => retry::run(&context, args).await,
         Command::Resume(args) | Command::Flows(FlowsCommand::Resume(args)) => resume::run(&context, args).await,

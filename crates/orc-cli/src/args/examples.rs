@@ -109,6 +109,19 @@ Examples:
   orchestrator pause 4h7m8a --step deploy
   orchestrator resume 4h7m8a";
 
+pub(super) const REPLAY: &str = "\
+Examples:
+  orchestrator replay 4h7m8a
+
+What models, tools and people said is taken from the record of the run's conversation; the loop is the real one. Each question
+that it asks must be the recorded one, and each event that it tells. Runs of other programs have no record to replay.";
+
+pub(super) const ASK: &str = "\
+Examples:
+  orchestrator ask reviewer 'Which tests are slow, and why?'
+
+It works in a private copy, as a step of a pipeline would; `orchestrator logs` shows how it came to its answer.";
+
 pub(super) const MESSAGE: &str = "\
 Examples:
   orchestrator message q6f2zd 'Use the old endpoint.'          the agent of a run

@@ -10,7 +10,7 @@ use orc_domain::ids::{FlowId, InstanceId, WorkspaceId};
 use orc_domain::tree::Repository;
 use orc_ports::worktrees::WorktreeError;
 use orc_runtime::{Definition, Definitions};
-use orc_spec::RawInput;
+use orc_spec::{RawInput, SourceFile};
 
 use super::carry::{Work, carry};
 use super::plan;
@@ -22,8 +22,14 @@ use crate::output::say;
 use crate::shelf::Shelf;
 
 pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
+    let source = context.source(&context.pipeline_file(&args.pipeline)?)?;
+    start(context, args, source).await
+}
+
+/// Compiles a text, starts a flow of it, and follows that.
+pub(crate) async fn start(context: &Context, args: RunArgs, source: SourceFile) -> CommandResult {
     let shape = context.shape("run", &args.limits)?;
-    let definitions = compile_file(context, &args.pipeline, &args.limits)?;
+    let definitions = compile(context, source, &args.limits)?;
     let pipeline = &definitions.pipeline;
     let inputs = inputs_of(pipeline, &args.inputs)?;
     if args.dry_run {
@@ -112,8 +118,11 @@ fn not_pinned(error: WorktreeError) -> Failure {
 
 /// Reads and compiles a pipeline with those that it calls; mistakes are printed, and errors end the command.
 pub(crate) fn compile_file(context: &Context, name: &str, limits: &LimitArgs) -> CommandResult<Definitions> {
-    let file = context.pipeline_file(name)?;
-    let source = context.source(&file)?;
+    let source = context.source(&context.pipeline_file(name)?)?;
+    compile(context, source, limits)
+}
+
+fn compile(context: &Context, source: SourceFile, limits: &LimitArgs) -> CommandResult<Definitions> {
     let shelf = Shelf::of(context, Some(context.settings(limits)?.names()))?;
     let compiled = shelf.compile(&source);
     let colour = host::colour(std::io::stderr().is_terminal());

@@ -54,7 +54,7 @@ pub(super) async fn print(
     let is_json = args.output.output == Form::Jsonl;
     let shape = Shape { since, is_json, labels: !one_run || args.events, is_raw: args.raw };
     let mut out = BufWriter::new(std::io::stdout());
-    let mut printer = Printer::default();
+    let mut printer = Printer::for_terminal(crate::host::colour(std::io::IsTerminal::is_terminal(&std::io::stdout())));
     let mut signals = Signals::new()?;
     loop {
         let over = merged.look().await?;

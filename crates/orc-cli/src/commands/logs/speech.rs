@@ -3,7 +3,7 @@
 use orc_adapters::vocabulary;
 use orc_domain::agent::{AgentEvent, ToolState};
 use orc_ports::log::{LogKind, LogLine};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::view::agent::usage_words;
 
@@ -19,8 +19,16 @@ pub(super) fn in_words(line: LogLine) -> LogLine {
     }
 }
 
+/// How a line begins that shows what is only thought.
+pub(super) const THINKS: &str = "thinks: ";
+/// Lines of what a tool took or gave that are shown.
+const SHOWN_LINES: usize = 12;
+
 /// What an event says; `None` for what is none.
 fn words(text: &str) -> Option<String> {
+    if let Some(words) = serde_json::from_str(text).ok().as_ref().and_then(own_words) {
+        return Some(words);
+    }
     match vocabulary::parse(text.as_bytes()) {
         AgentEvent::Text { .. } => None,
         AgentEvent::Message { text } => Some(format!("says: {text}")),
@@ -54,6 +62,92 @@ fn words(text: &str) -> Option<String> {
     }
 }
 
+/// The events that only the built-in agent tells, or tells more of than others.
+fn own_words(event: &Value) -> Option<String> {
+    let text = |name: &str| event.get(name).and_then(Value::as_str);
+    match text("type")? {
+        "request" => {
+            let (model, turn) = (text("model")?, event.get("turn")?.as_u64()?);
+            let why = text("again").map(|why| format!(", {why}")).unwrap_or_default();
+            Some(format!("asks {model}, turn {turn}{why}"))
+        }
+        "thinking" => Some(format!("{THINKS}{}", shown(text("text")?))),
+        "retracted" => Some("takes back what it said last".to_owned()),
+        "tool" => {
+            let name = text("name")?;
+            match (text("state")?, event.get("event")) {
+                ("progress", Some(inner)) => {
+                    let inner = words(&inner.to_string())?;
+                    Some(format!("[{}] {inner}", text("agent").unwrap_or(name)))
+                }
+                ("progress", None) => Some(format!("{name} goes on: {}", shown(text("text")?))),
+                ("started", _) => Some(begins(name, event.get("input")?)),
+                ("finished", _) => Some(format!("{name} is through\n{}", shown(text("text")?))),
+                ("failed", _) => Some(format!("{name} failed\n{}", shown(text("text")?))),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// A call, with what matters of its input.
+fn begins(name: &str, input: &Value) -> String {
+    let text = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
+    let path = text("file_path");
+    match name {
+        "Bash" => format!("Bash: {}", shown(text("command"))),
+        "Read" | "Write" => format!("{name} {path}"),
+        "Edit" => format!("Edit {path}\n{}", change(input)),
+        "MultiEdit" => {
+            let edits = input.get("edits").and_then(Value::as_array);
+            let changes: Vec<String> = edits.into_iter().flatten().map(change).collect();
+            format!("MultiEdit {path}\n{}", changes.join("\n"))
+        }
+        "Grep" | "Glob" => format!("{name} {} {}", text("pattern"), text("path")).trim_end().to_owned(),
+        "WebFetch" => format!("WebFetch {}", text("url")),
+        "Agent" | "Task" => format!("starts the agent {}: {}", text("subagent_type"), shown(text("prompt"))),
+        "TodoWrite" => format!("keeps its list\n{}", todos(input)),
+        _ => format!("{name} {}", shown(&input.to_string())),
+    }
+}
+
+/// What is replaced by what.
+fn change(edit: &Value) -> String {
+    let lines = |name: &str, mark: char| {
+        let text = edit.get(name).and_then(Value::as_str).unwrap_or_default();
+        text.lines().map(|line| format!("{mark} {line}")).collect::<Vec<_>>()
+    };
+    let lines = [lines("old_string", '-'), lines("new_string", '+')].concat();
+    shown(&lines.join("\n"))
+}
+
+fn todos(input: &Value) -> String {
+    let items = input.get("todos").and_then(Value::as_array);
+    let each = items.into_iter().flatten().map(|item| {
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        let mark = match text("status") {
+            "completed" => "x",
+            "in_progress" => ">",
+            _ => " ",
+        };
+        format!("[{mark}] {}", text("content"))
+    });
+    shown(&each.collect::<Vec<_>>().join("\n"))
+}
+
+/// The beginning of a text of several lines.
+fn shown(text: &str) -> String {
+    let text = text.trim_end();
+    let count = text.lines().count();
+    let mut lines: Vec<&str> = text.lines().take(SHOWN_LINES).collect();
+    let more = format!("... {} more lines", count.saturating_sub(SHOWN_LINES));
+    if count > SHOWN_LINES {
+        lines.push(&more);
+    }
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +164,20 @@ mod tests {
             (
                 r#"{"type":"error","message":"no net","family":"transientUpstream"}"#,
                 "error (transientUpstream): no net",
+            ),
+            (r#"{"type":"request","model":"m","turn":2,"again":null}"#, "asks m, turn 2"),
+            (r#"{"type":"thinking","text":"Hm."}"#, "thinks: Hm."),
+            (
+                r#"{"type":"tool","name":"Edit","state":"started","id":"a","input":{"file_path":"x","old_string":"a\nb","new_string":"c"}}"#,
+                "Edit x\n- a\n- b\n+ c",
+            ),
+            (
+                r#"{"type":"tool","name":"Bash","state":"failed","id":"a","text":"no\n[exit code 1]"}"#,
+                "Bash failed\nno\n[exit code 1]",
+            ),
+            (
+                r#"{"type":"tool","name":"Agent","state":"progress","id":"a","agent":"reviewer","event":{"type":"message","text":"ok"}}"#,
+                "[reviewer] says: ok",
             ),
             (r#"{"type":"dance"}"#, r#"tells `dance`, which is not known: {"type":"dance"}"#),
             (r#"{"type":"tool"}"#, r#"tells `tool`, and it has no `name`: {"type":"tool"}"#),

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use orc_ports::log::{LogKind, LogLine};
 
+use super::speech::THINKS;
 use crate::view::columns::clean;
 
 /// Columns of labels; a longer one pushes the rest of its line to the right.
@@ -15,9 +16,16 @@ pub(super) struct Printer {
     /// The log and the stream whose last piece has no newline yet.
     open: Option<(usize, LogKind)>,
     width: usize,
+    /// What is only thought is shown dim.
+    dims: bool,
 }
 
 impl Printer {
+    /// For a terminal, if it is one.
+    pub(super) fn for_terminal(dims: bool) -> Self {
+        Self { dims, ..Self::default() }
+    }
+
     /// Prints a line of the log with that number. A piece that goes on where the last one ended stands beside it; another
     /// log or stream that comes between begins a line of its own.
     pub(super) fn line(
@@ -36,7 +44,21 @@ impl Printer {
                 None => {}
             }
         }
-        write!(out, "{}", clean(&line_text(line)))?;
+        let text = line_text(line);
+        for (number, part) in text.split('\n').enumerate() {
+            if number > 0 {
+                writeln!(out)?;
+                match label {
+                    Some(_) => write!(out, "{:width$} |   ", "", width = self.width)?,
+                    None => write!(out, "  ")?,
+                }
+            }
+            if self.dims && text.starts_with(THINKS) {
+                write!(out, "\x1b[2m{}\x1b[0m", clean(part))?;
+            } else {
+                write!(out, "{}", clean(part))?;
+            }
+        }
         self.open = Some((log, line.kind));
         if line.part { Ok(()) } else { self.end(out) }
     }
