@@ -10,11 +10,27 @@ use std::time::Duration;
 
 use anyhow::Context;
 use orc_ports::executor::{BoxLimits, Confinement, Exit, Mount, Source};
+use orc_process::hands::{Floor, Hands, Use, Used};
 use orc_process::sandbox::{BoxUser, BoxedCommand, Sandbox, SandboxSettings, Stdin, Stdout};
+
+/// A tool that breaks down.
+struct Clumsy;
+
+impl Hands for Clumsy {
+    fn names(&self) -> Vec<String> {
+        vec!["Drop".to_owned()]
+    }
+
+    fn lift(&self, wanted: &Use, floor: &dyn Floor) -> Used {
+        assert_eq!(wanted.name, "Drop", "there is no other");
+        floor.progress("slipping");
+        Used { text: "0123456789".to_owned(), ..Used::default() }
+    }
+}
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref(), &orc_process::hands::NoHands) {
+    if let Some(code) = orc_process::inside::run(std::env::args_os().nth(1).as_deref(), &Clumsy) {
         return Ok(code);
     }
     let directory = PathBuf::from(arguments.next().context("boxed DIRECTORY PROGRAM ARGUMENT...")?);

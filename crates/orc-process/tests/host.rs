@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use orc_ports::executor::{BoxLimits, Confinement, Exit, Mount, Source};
+use orc_process::hands::{Use, Used};
 use orc_process::protocol::{
     self, Answer, Blame, Bytes, Call, CallLimits, Content, Ended, Failure, Outcome, PathKind, Request, Spawn, Streams,
     Tool,
@@ -182,6 +183,27 @@ fn as_we_are() {
     while talk.hear().is_some() {}
     assert!(host.wait().unwrap().success());
     assert!(!is_alive(pid.trim()), "with the host everything is ended");
+}
+
+#[test]
+fn tools_that_were_brought_are_used_and_may_break() {
+    let mut host = start();
+    let mut talk = Talk::new(host.stdout.take().unwrap(), host.stdin.take().unwrap(), Path::new("/"));
+    let wanted =
+        |name: &str| Tool::Use(Use { name: name.to_owned(), input: serde_json::Value::Null, seen: BTreeMap::new() });
+    for (bytes, text) in [(0, "0123456789"), (4, "0123")] {
+        let id = talk.call(wanted("Drop"), None, bytes);
+        assert_eq!(talk.hear(), Some(Answer::Progress { id, text: Some("slipping".to_owned()) }));
+        let used = Used { text: text.to_owned(), ..Used::default() };
+        assert_eq!(talk.result(id), Outcome::Content(Content::Used(used)));
+    }
+    let id = talk.call(wanted("Throw"), None, 0);
+    let Outcome::Content(Content::Used(used)) = talk.result(id) else { panic!("it was not used") };
+    assert!(used.failed && used.text.starts_with("`Throw` broke down"), "{}", used.text);
+    assert_eq!(talk.sh("echo on it goes").1, "on it goes\n");
+    talk.say(&Request::Bye);
+    while talk.hear().is_some() {}
+    assert!(host.wait().unwrap().success());
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! `Edit`, `MultiEdit` and `Write`: what they change, what they refuse, and that they change nothing else.
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use proptest::prelude::*;

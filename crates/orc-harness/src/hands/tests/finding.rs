@@ -1,3 +1,5 @@
+//! `Glob` and `Grep` in a tree with ignored, hidden, binary and odd files.
+
 use std::os::unix::fs::symlink;
 use std::time::SystemTime;
 

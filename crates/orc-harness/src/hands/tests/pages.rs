@@ -1,3 +1,5 @@
+//! `WebFetch` through a proxy of the test.
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 

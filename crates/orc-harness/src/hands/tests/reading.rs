@@ -1,3 +1,5 @@
+//! `Read`: lines, encodings, what is no text and what is no file.
+
 use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
