@@ -4,43 +4,63 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::panic, reason = "a test that cannot go on has failed")]
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use orc_ports::executor::{BoxLimits, Confinement, Exit, Mount, Source};
 use orc_process::hands::{Use, Used};
 use orc_process::protocol::{self, Answer, Call, CallLimits, Content, Outcome, Request, Tool};
+use orc_process::sandbox::{BoxUser, BoxedCommand, Sandbox, SandboxSettings, Stdin, Stdout};
 use serde_json::{Value, json};
 
+fn program() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let program = own.ancestors().nth(2).unwrap().join("examples/hands");
+    assert!(program.is_file(), "{} is missing: build the examples of this crate", program.display());
+    program
+}
+
 struct Talk {
-    host: Child,
-    answers: ChildStdout,
-    requests: ChildStdin,
+    host: Option<Child>,
+    answers: Box<dyn Read>,
+    requests: Box<dyn Write>,
     next: u64,
     directory: tempfile::TempDir,
+    /// What the host calls that.
+    place: PathBuf,
     seen: BTreeMap<String, String>,
 }
 
 impl Talk {
     fn new() -> Self {
-        let own = std::env::current_exe().unwrap();
-        let program = own.ancestors().nth(2).unwrap().join("examples/hands");
-        assert!(program.is_file(), "{} is missing: build the examples of this crate", program.display());
         let directory = tempfile::tempdir().unwrap();
-        let mut host = Command::new(program);
+        let mut host = Command::new(program());
         host.arg("tool-host")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .env("ORC_TEMP", directory.path().join("temp"));
         let mut host = host.spawn().unwrap();
-        let (mut answers, requests) = (host.stdout.take().unwrap(), host.stdin.take().unwrap());
+        let (answers, requests) = (host.stdout.take().unwrap(), host.stdin.take().unwrap());
+        let place = directory.path().to_owned();
+        let talk = Self::with(Box::new(answers), Box::new(requests), (directory, place));
+        Self { host: Some(host), ..talk }
+    }
+
+    fn with(
+        mut answers: Box<dyn Read>,
+        requests: Box<dyn Write>,
+        (directory, place): (tempfile::TempDir, PathBuf),
+    ) -> Self {
         let Some(Answer::Hello { version, tools }) = protocol::read(&mut answers).unwrap() else { panic!("no hello") };
         assert_eq!(version, protocol::VERSION);
         let known =
             ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "Bash", "BashOutput", "KillShell", "WebFetch"];
         assert_eq!(tools, [&protocol::TOOLS[..], &known[..]].concat());
-        Self { host, answers, requests, next: 0, directory, seen: BTreeMap::new() }
+        Self { host: None, answers, requests, next: 0, directory, place, seen: BTreeMap::new() }
     }
 
     fn say(&mut self, request: &Request) {
@@ -49,7 +69,7 @@ impl Talk {
 
     fn call(&mut self, name: &str, input: Value, (deadline, bytes): (Option<u64>, u64)) -> u64 {
         self.next += 1;
-        let (id, cwd) = (self.next, self.directory.path().to_owned());
+        let (id, cwd) = (self.next, self.place.clone());
         let tool = Tool::Use(Use { name: name.to_owned(), input, seen: self.seen.clone() });
         self.say(&Request::Call(Call { id, tool, cwd, deadline, limits: CallLimits { bytes } }));
         id
@@ -79,7 +99,9 @@ impl Talk {
     fn end(mut self) {
         self.say(&Request::Bye);
         while protocol::read::<Answer>(&mut self.answers).unwrap().is_some() {}
-        assert!(self.host.wait().unwrap().success());
+        if let Some(mut host) = self.host {
+            assert!(host.wait().unwrap().success());
+        }
     }
 }
 
@@ -166,9 +188,78 @@ fn two_hundred_megabytes_of_output_are_a_short_result() {
     let used = talk.lift("Bash", json!({ "command": "head -c 209715200 /dev/zero | tr '\\0' 'a'" }));
     assert!(!used.failed && used.text.len() <= 30_000, "{}", used.text.len());
     assert_eq!(std::fs::metadata(used.file.unwrap()).unwrap().len(), 209_715_200);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", talk.host.id())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", talk.host.as_ref().unwrap().id())).unwrap();
     let most = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     let kib: u64 = most.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(kib < 64 * 1_024, "{most}");
     talk.end();
+}
+
+#[test]
+fn behind_the_walls_of_a_box_all_of_them_work_and_none_gets_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let user = Some(BoxUser { uid: 65534, gid: 65534 });
+    let sandbox = Sandbox::probe(&SandboxSettings { user, executable: program() }).expect("these tests need boxes");
+    let BoxUser { uid, gid } = sandbox.user();
+    std::os::unix::fs::chown(directory.path(), Some(uid), Some(gid)).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", directory.path().join("away")).unwrap();
+    let confinement = Confinement {
+        mounts: vec![Mount {
+            source: Source::Path(directory.path().to_owned()),
+            at: "/workspace".into(),
+            writable: true,
+        }],
+        home: PathBuf::new(),
+        masked: Vec::new(),
+        network: BTreeSet::new(),
+        doors: Vec::new(),
+        limits: BoxLimits { processes: 64, memory_bytes: 4 << 30, disk_bytes: 64 << 20, open_files: 256 },
+    };
+    let (requests_out, requests) = std::io::pipe().unwrap();
+    let (answers, answers_in) = std::io::pipe().unwrap();
+    let env =
+        [("PATH", "/usr/bin:/bin"), ("ORC_TEMP", "/tmp/kept")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let boxed = std::thread::spawn(move || {
+        sandbox.run(BoxedCommand {
+            confinement: &confinement,
+            argv: &["/orc/orchestrator", "tool-host"].map(str::to_owned),
+            env: &env.into(),
+            directory: Path::new("/workspace"),
+            stdin: Stdin::From(OwnedFd::from(requests_out)),
+            stdout: Stdout::To(OwnedFd::from(answers_in)),
+            wall: Duration::from_secs(120),
+        })
+    });
+    let mut talk = Talk::with(Box::new(answers), Box::new(requests), (directory, "/workspace".into()));
+    let rows = [
+        ("Write", json!({ "file_path": "a/b.rs", "content": "fn one() {}\n" }), "Made `a/b.rs`: 1 lines"),
+        (
+            "Edit",
+            json!({ "file_path": "/workspace/a/b.rs", "old_string": "one", "new_string": "two" }),
+            "Changed `a/b.rs`",
+        ),
+        ("Read", json!({ "file_path": "a/b.rs" }), "     1\tfn two() {}\n"),
+        ("Grep", json!({ "pattern": "two", "output_mode": "content" }), "a/b.rs:1:fn two() {}\n"),
+        ("Glob", json!({ "pattern": "**/*.rs" }), "a/b.rs\n"),
+        ("Bash", json!({ "command": "cat a/b.rs; id -u" }), "fn two() {}\n"),
+        ("Bash", json!({ "command": "sleep 1000", "run_in_background": true }), "Runs in the background as `1`"),
+        ("BashOutput", json!({ "bash_id": "1" }), "[nothing new; it runs]"),
+        ("KillShell", json!({ "shell_id": "1" }), "Ended shell `1`."),
+        ("Bash", json!({ "command": "seq 1 100000" }), "1\n2\n"),
+        ("Read", json!({ "file_path": "/tmp/kept/output-2.txt", "limit": 1 }), "     1\t1\n"),
+        ("WebFetch", json!({ "url": "https://docs.test/" }), "There is no network here"),
+        ("Write", json!({ "file_path": "/usr/x", "content": "" }), "`/usr/x` cannot be written"),
+        ("Read", json!({ "file_path": "/root/.ssh/id" }), "There is no file `/root/.ssh/id`"),
+        (
+            "Read",
+            json!({ "file_path": "away" }),
+            "There is no file `/etc/hostname`. `away` is, or leads through, a link to it.",
+        ),
+    ];
+    for (name, input, text) in rows {
+        let used = talk.lift(name, input.clone());
+        assert!(used.text.starts_with(text), "{name} {input}: {}", used.text);
+    }
+    talk.end();
+    assert_eq!(boxed.join().unwrap().unwrap().exit, Exit::Code(0));
 }
