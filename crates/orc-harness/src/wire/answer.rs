@@ -14,6 +14,7 @@ use serde_json::Value;
 use self::sse::{Events, TooLong};
 use self::voice::Voice;
 use super::failure::failure_within;
+use super::one_line;
 use crate::talk::{CallFailure, Said};
 
 /// Bytes of an answer at most: the longest ones of today, with all the marks around each token, are a quarter of it.
@@ -76,9 +77,6 @@ impl Reader {
         if let Some(failure) = &self.failed {
             return Err(failure.clone());
         }
-        if self.voice.is_over() {
-            return Ok(Vec::new());
-        }
         let (taken, rest) = bytes.split_at(bytes.len().min(MOST_BYTES - self.came));
         self.came += taken.len();
         let read = self.read(taken).and_then(|()| if rest.is_empty() { Ok(()) } else { Err(too_long(MOST_BYTES)) });
@@ -99,23 +97,23 @@ impl Reader {
             return Err(failure);
         }
         let why = match std::mem::replace(&mut self.form, Form::Unknown) {
-            Form::Unknown => "it is empty",
+            Form::Unknown => "it is empty".to_owned(),
             Form::Json(body) => {
                 self.read_whole(&body)?;
-                "it is JSON, and no answer"
+                format!("it is JSON, and no answer: {}", one_line(&String::from_utf8_lossy(&body)))
             }
             Form::Events(mut events) => {
                 let mut result = Ok(());
                 let (follow, voice) = (self.follow.as_mut(), &mut self.voice);
                 events.end(&mut |name, data| hear(follow, voice, &mut result, name, data));
                 result?;
-                "the last event of its stream is missing"
+                "the last event of its stream is missing".to_owned()
             }
         };
         if !self.voice.is_over() {
             self.follow.over(false, &mut self.voice);
         }
-        if self.voice.is_over() { Ok(self.voice.take()) } else { Err(CallFailure::Broken { why: why.to_owned() }) }
+        if self.voice.is_over() { Ok(self.voice.take()) } else { Err(CallFailure::Broken { why }) }
     }
 
     fn read(&mut self, mut bytes: &[u8]) -> Result<(), CallFailure> {

@@ -109,7 +109,7 @@ impl Complaint {
 
     fn failure(self, protocol: Protocol, status: u16) -> CallFailure {
         let is_denied = match protocol {
-            Protocol::AnthropicMessages => status == 403 && self.is("permission_error"),
+            Protocol::AnthropicMessages => self.is("permission_error"),
             Protocol::OpenaiResponses | Protocol::OpenaiChat => self.is("insufficient_quota"),
         };
         // At these, words about too many tokens are about tokens a minute.

@@ -137,11 +137,14 @@ impl Answer {
         let says_more = !text_of(&function["arguments"]).is_empty() || function["arguments"].is_object();
         let is_new = |call: &Call| (index.is_none() && is_alone) || call.is_followed(id, name, says_more);
         let at = meant.filter(|at| !is_new(&self.calls[*at])).unwrap_or_else(|| {
-            voice.call_begins(name);
-            self.calls.push(Call { index, id: id.to_owned(), name: name.to_owned(), ..Call::default() });
+            self.calls.push(Call { index, id: id.to_owned(), ..Call::default() });
             self.calls.len() - 1
         });
         let call = &mut self.calls[at];
+        if call.name.is_empty() && !name.is_empty() {
+            name.clone_into(&mut call.name);
+            voice.call_begins(name);
+        }
         match &function["arguments"] {
             Value::String(piece) => call.arguments.push_str(piece),
             Value::Null => {}
@@ -178,6 +181,7 @@ impl Call {
         let is_same = !id.is_empty() && id == self.id;
         let is_other = !id.is_empty() && !self.id.is_empty() && id != self.id;
         let is_whole = || says_more && serde_json::from_str::<Value>(&self.arguments).is_ok();
-        !name.is_empty() && !is_same && (is_other || name != self.name || is_whole())
+        let is_named = !name.is_empty() && !self.name.is_empty();
+        is_named && !is_same && (is_other || name != self.name || is_whole())
     }
 }

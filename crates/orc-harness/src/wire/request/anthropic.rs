@@ -117,6 +117,13 @@ enum Piece<'a> {
     },
 }
 
+impl Piece<'_> {
+    /// Whether it is a result without a text: those take no mark.
+    const fn is_empty(&self) -> bool {
+        matches!(self, Self::ToolResult { content, .. } if content.is_empty())
+    }
+}
+
 pub(super) fn request(question: &Question) -> Outgoing {
     let claude = model::claude(&question.model);
     let max_tokens = question.max_output.unwrap_or_else(|| model::most_output(claude));
@@ -141,7 +148,7 @@ pub(super) fn request(question: &Question) -> Outgoing {
     mark(tools.last_mut());
     let mut messages: Vec<_> = turns.iter().map(said).collect();
     for message in messages.iter_mut().rev().filter(|message| message.role == "user").take(2) {
-        mark(message.content.last_mut());
+        mark(message.content.iter_mut().rev().find(|piece| !piece.what.is_empty()));
     }
     let stream = question.stream;
     outgoing(

@@ -93,7 +93,10 @@ struct Called<'a> {
 }
 
 pub(super) fn request(question: &Question) -> Outgoing {
+    // OpenAI itself tells no thoughts here, and refuses what it does not know.
+    let is_openai = model::thinks_at_openai(&question.model) || model::never_thinks(&question.model);
     let wants = |block: &Block| match block {
+        Block::Thought { .. } if is_openai => false,
         Block::Thought { text, id, form: Form::Beside, .. } => !text.is_empty() && THOUGHTS.contains(&id.as_str()),
         Block::Thought { seal, form: Form::OfCall, .. } => !seal.is_empty(),
         _ => false,
@@ -141,7 +144,8 @@ fn user<'a>(turn: &Turn<'a>, messages: &mut Vec<Said<'a>>) {
     }
 }
 
-/// `told` is the name under which thoughts were told so far. From then on, servers want one with every answer, be it empty.
+/// `told` is the name under which thoughts were told so far. From then on, servers that call them `reasoning_content` want some
+/// with every answer, be they empty.
 fn assistant<'a>(turn: &Turn<'a>, told: &mut Option<&'a str>) -> Said<'a> {
     let mut thoughts = Vec::new();
     let mut tool_calls = Vec::new();
@@ -162,6 +166,7 @@ fn assistant<'a>(turn: &Turn<'a>, told: &mut Option<&'a str>) -> Said<'a> {
     }
     let thoughts = |name| (*told == Some(name)).then(|| thoughts.join("\n"));
     let [reasoning_content, reasoning] = THOUGHTS.map(thoughts);
+    let reasoning = reasoning.filter(|text| !text.is_empty());
     let text = turn.text();
     let content = if text.is_empty() && !tool_calls.is_empty() { None } else { Some(text) };
     Said::Assistant { content, reasoning_content, reasoning, tool_calls }

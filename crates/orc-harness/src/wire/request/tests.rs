@@ -223,19 +223,33 @@ fn a_message_that_only_calls_has_no_text() {
 }
 
 #[test]
-fn thoughts_beside_a_text_go_back_under_their_name_from_the_first_one_on() {
+fn thoughts_beside_a_text_go_back_under_their_name() {
     let answer = |blocks| [said(blocks), user(vec![text("u")])];
-    let messages = [
-        [user(vec![text("u")])].to_vec(),
-        answer(vec![text("1")]).to_vec(),
-        answer(vec![thought("T", "", "reasoning_content", Form::Beside), text("2")]).to_vec(),
-        answer(vec![text("3")]).to_vec(),
-    ]
-    .concat();
-    let body = body(CHAT, &question("deepseek-chat", messages));
-    let told = |at: usize| body["messages"][at].get("reasoning_content").cloned();
-    assert_eq!([told(2), told(4), told(6)], [None, Some(json!("T")), Some(json!(""))]);
-    assert!(body["messages"].as_array().unwrap().iter().all(|message| message.get("reasoning").is_none()));
+    let asked = |model, id| {
+        let messages = [
+            [user(vec![text("u")])].to_vec(),
+            answer(vec![text("1")]).to_vec(),
+            answer(vec![thought("T", "", id, Form::Beside), text("2")]).to_vec(),
+            answer(vec![text("3")]).to_vec(),
+        ]
+        .concat();
+        let body = body(CHAT, &question(model, messages));
+        let told = |at: usize, key: &str| body["messages"][at].get(key).cloned();
+        [2, 4, 6].map(|at| ["reasoning_content", "reasoning"].map(|key| told(at, key)))
+    };
+    let (none, some) = (|| [None, None], |text: &str| Some(json!(text)));
+    // From the first one on, each answer has some.
+    assert_eq!(asked("deepseek-chat", "reasoning_content"), [none(), [some("T"), None], [some(""), None]]);
+    assert_eq!(asked("qwen3", "reasoning"), [none(), [None, some("T")], none()]);
+    assert_eq!(asked("gpt-5", "reasoning"), [none(), none(), none()]);
+}
+
+#[test]
+fn a_result_without_a_text_is_not_marked() {
+    let results = user(vec![result("1", "r", false), result("2", "", false)]);
+    let body = body(ANTHROPIC, &question("m", vec![user(vec![text("u")]), said(vec![text("a")]), results]));
+    let content = &body["messages"][2]["content"];
+    assert_eq!((content[0]["cache_control"].is_object(), content[1].get("cache_control")), (true, None));
 }
 
 #[test]

@@ -158,6 +158,11 @@ fn blocks_of_anthropic() {
             "end Calls",
         ]
     );
+    // The output that a start tells is none yet.
+    let used: Vec<_> = read(ANTHROPIC, stream(&events).as_bytes()).unwrap();
+    let used: Vec<_> = used.iter().filter(|said| matches!(said, Said::Used(_))).collect();
+    let begun = Tokens { input: 5, ..Tokens::default() };
+    assert_eq!(used, [&Said::Used(begun), &Said::Used(Tokens { output: 3, ..begun })]);
 }
 
 #[test]
@@ -199,14 +204,21 @@ fn servers_that_only_talk_like_anthropic() {
     ];
     let wanted = ["~T", "\"t", ">Read", "thought T|||Signed", "call a Read {}", "end Calls"];
     assert_eq!(told(ANTHROPIC, &events), wanted);
+    let text = |text: &str| json!({ "type": "content_block_delta", "delta": { "type": "text_delta", "text": text } });
+    let start = |block: Value| json!({ "type": "content_block_start", "content_block": block });
     let events = [
-        json!({ "type": "content_block_start", "content_block": { "type": "text", "text": "" } }),
-        json!({ "type": "content_block_delta", "delta": { "type": "text_delta", "text": "t" } }),
+        start(json!({ "type": "text", "text": "" })),
+        text("t"),
+        json!({ "type": "content_block_stop" }),
+        start(json!({ "type": "tool_use", "id": "a", "name": "Read" })),
+        json!({ "type": "content_block_stop" }),
+        start(json!({ "type": "text", "text": "" })),
+        text("u"),
         json!({ "type": "content_block_stop" }),
         reason,
         over,
     ];
-    assert_eq!(told(ANTHROPIC, &events), ["\"t", "end Said"]);
+    assert_eq!(told(ANTHROPIC, &events), ["\"t", ">Read", "call a Read {}", "\"u", "end Calls"]);
     // The name of an event may stand beside its data only.
     let named =
         "event: message_delta\ndata: {\"delta\":{\"stop_reason\":\"end_turn\"}}\n\nevent: message_stop\ndata: {}\n\n";
@@ -367,7 +379,7 @@ fn calling(call: Value) -> Value {
 fn calls_of_chat() {
     let f = |name: &str, arguments: &str| json!({ "name": name, "arguments": arguments });
     let more = |arguments: &str| json!({ "arguments": arguments });
-    let rows: [(&str, Vec<Value>, &[&str]); 13] = [
+    let rows: [(&str, Vec<Value>, &[&str]); 16] = [
         (
             "as it is documented, and the index counts where pieces mix",
             vec![
@@ -393,9 +405,22 @@ fn calls_of_chat() {
             vec![
                 calling(json!({ "index": 0, "id": "a", "function": f("Read", "{\"p\"") })),
                 calling(json!({ "index": 0, "id": "a", "function": f("Read", ":1}") })),
-                calling(json!({ "index": 0, "id": "a", "function": f("Read", "") })),
+                calling(json!({ "index": 0, "id": "a", "function": f("Read", " ") })),
             ],
             &["call a Read {\"p\":1}"],
+        ),
+        (
+            "names with every piece, also one that says nothing more",
+            vec![
+                calling(json!({ "index": 0, "function": f("Read", "{\"p\":1}") })),
+                calling(json!({ "index": 0, "function": f("Read", "") })),
+            ],
+            &["call call00001 Read {\"p\":1}"],
+        ),
+        (
+            "neither index nor id, several in one piece",
+            vec![chunk(&json!({ "tool_calls": [{ "function": f("Read", "") }, { "function": f("Read", "") }] }))],
+            &["call call00001 Read {}", "call call00002 Read {}"],
         ),
         (
             "every call has the same index, and an id",
@@ -465,6 +490,15 @@ fn calls_of_chat() {
                 calling(json!({ "index": 1, "function": more("{}") })),
             ],
             &["call a Read {}"],
+        ),
+        (
+            "the id first, then the name, then the rest",
+            vec![
+                calling(json!({ "index": 0, "id": "a" })),
+                calling(json!({ "index": 0, "function": { "name": "Read" } })),
+                calling(json!({ "index": 0, "function": more("{\"p\":1}") })),
+            ],
+            &["call a Read {\"p\":1}"],
         ),
         (
             "what is no JSON",

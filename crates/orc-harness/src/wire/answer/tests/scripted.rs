@@ -285,8 +285,15 @@ fn a_figure() -> impl Strategy<Value = Value> {
 }
 
 fn a_usage(protocol: Protocol) -> BoxedStrategy<Value> {
-    let figures = prop::collection::vec(a_figure(), 9);
-    figures
+    // Some servers count reasoning beside the output, which the total tells.
+    let total = |f: &[Value]| [&f[0], &f[3], &f[4]].map(|figure| figure.as_u64().unwrap_or(0)).iter().sum::<u64>();
+    (prop::collection::vec(a_figure(), 9), any::<bool>())
+        .prop_map(move |(mut f, is_apart)| {
+            if is_apart {
+                f[5] = total(&f).into();
+            }
+            f
+        })
         .prop_map(move |f| match protocol {
             Protocol::AnthropicMessages => json!({
                 "input_tokens": f[0], "output_tokens": f[1].as_u64().unwrap_or(5) + 400,
