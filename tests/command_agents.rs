@@ -91,6 +91,7 @@ async fn act(start: &AgentStart) -> (AgentResult, Report) {
         limits: Limits { log_bytes: 1 << 20, output_bytes: 1 << 20 },
         stdin: Some(stdin),
         tap: Some(tap),
+        host: None,
     };
     executor.start(launch).await.unwrap();
     let mut stopped = None;

@@ -68,6 +68,13 @@ pub enum EffectKind {
         /// Time between TERM and KILL; zero kills at once.
         grace: Millis,
     },
+    /// Hand a message to a run that goes on, which reads it at its next turn. One that is over reads nothing.
+    WriteRun {
+        /// Which run.
+        run: RunId,
+        /// What.
+        message: Message,
+    },
     /// Start a child flow, or find that it is there. One that is over tells its parent again.
     StartFlow {
         /// What to start.

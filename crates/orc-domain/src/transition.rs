@@ -126,6 +126,7 @@ transitions! {
     StepSilentAgain: "step", "Active", "run fell silent, fewer than 3 times" => "Ready", "wake reason recovery";
     StepSilentTooOften: "step", "Active", "run fell silent for the third time" => "Finished(Failed)", "";
     StepWoken: "step", "Waiting(Request)", "Message" => "Ready", "an answer to its question, in a conversation";
+    MessageSteers: "step", "Active, run Running of the built-in agent", "Message" => "the same", "its run reads it at its next turn";
     MessageKept: "step", "any but Finished", "Message" => "the same", "its next run takes it";
     MessageLate: "step", "Finished, or no agent's", "Message" => "the same", "nobody will read it";
     StepHeldLimit: "step", "Ready", "`limit` of its fan-out is reached" => "Ready(held by limit)", "";

@@ -2,6 +2,7 @@
 //! bad moments of a service outside, messages that no run has read.
 
 use orc_domain::agent::{Statistics, Usage};
+use orc_domain::effect::EffectKind;
 use orc_domain::event::Fact;
 use orc_domain::flow::{StepNo, StepOutcome, StepState};
 use orc_domain::graph::Action;
@@ -9,6 +10,7 @@ use orc_domain::ids::{MessageId, RunId};
 use orc_domain::input::Told;
 use orc_domain::path::StepPath;
 use orc_domain::principal::Principal;
+use orc_domain::profile::Adapter;
 use orc_domain::request::{Answer, RequestKind};
 use orc_domain::run::{
     AgentRun, AgentStop, Cause, ErrorFamily, Failure, Message, RunOutcome, RunState, StopReason, WakeReason,
@@ -253,8 +255,15 @@ impl Draft<'_> {
         self.tell(Fact::MessageReceived { path: path.clone(), message: id, from, text });
         self.edit(no, |step| {
             step.heard.insert(id);
-            step.inbox.push(message);
         });
+        if let Some(run) = self.steerable(no) {
+            // A run that is lost gives back what it took.
+            let copy = message.clone();
+            self.edit_run(no, run, |run| run.agent.iter_mut().for_each(|agent| agent.messages.push(copy.clone())));
+            self.effect(run.uuid(), &format!("write {id}"), EffectKind::WriteRun { run, message });
+            return self.take(Transition::MessageSteers);
+        }
+        self.edit(no, |step| step.inbox.push(message));
         match self.step(no).state {
             StepState::Waiting(Wait::Request { request }) => {
                 if let Some(question) = self.open_request(request, |kind| matches!(kind, RequestKind::Question { .. }))
@@ -266,6 +275,14 @@ impl Draft<'_> {
             }
             _ => self.take(Transition::MessageKept),
         }
+    }
+
+    /// The run of a step that can be written to while it goes on.
+    fn steerable(&self, no: StepNo) -> Option<RunId> {
+        let StepState::Active { run } = self.step(no).state else { return None };
+        let goes_on = matches!(self.resident.flow.runs.get(&run)?.state, RunState::Running { stop: None, .. });
+        let reads = self.profile(no).is_some_and(|profile| matches!(profile.adapter, Adapter::BuiltIn(_)));
+        (goes_on && reads).then_some(run)
     }
 
     /// A run was heard too long ago. True when it was asked to end.

@@ -233,7 +233,7 @@ async fn prepare(
     (mut record, lines): (Record, &[Line]),
     (place, say): (&Arc<dyn Place>, &Say),
 ) -> Result<(Driver, Heard), String> {
-    let Begin { start, prompt, workers, place: launch, record: path, at, .. } = begin;
+    let Begin { start, prompt, wake, workers, place: launch, record: path, at, .. } = begin;
     let hosts = launch.confinement.as_ref().map(|boxed| boxed.network.iter().cloned().collect()).unwrap_or_default();
     let directory = launch.directory.display().to_string();
     let wanted = Wanted { directory, hosts, at, git: built_in.git, memory: built_in.memory };
@@ -255,7 +255,7 @@ async fn prepare(
         }
     }
     record.append(shared.clock.now(), Entry::Run { run: launch.run }).map_err(failed)?;
-    let text = if is_new { format!("{}\n\n{prompt}", context::opening(&facts)) } else { prompt };
+    let text = if is_new { format!("{}\n\n{prompt}", context::opening(&facts)) } else { wake };
     let family = Family::new(shared, &start, workers, (facts, Arc::clone(place), Arc::clone(say)), &path);
     let driver = Driver {
         brain,

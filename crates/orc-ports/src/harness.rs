@@ -22,6 +22,8 @@ pub struct Begin {
     pub start: AgentStart,
     /// Why it wakes and what it is asked, in words.
     pub prompt: String,
+    /// Why it wakes, for one that knows from its conversation what it is asked.
+    pub wake: String,
     /// Agents that it may start itself.
     pub workers: Vec<Profile>,
     /// The box, the directory, the environment, the log and the tap of the run; `argv` and `stdin` are the harness's own.

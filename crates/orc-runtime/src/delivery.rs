@@ -145,6 +145,10 @@ async fn carry_out(shell: &Arc<Shell>, effect: EffectId, kind: EffectKind) {
             }
             shell.stop(run, why, grace);
         }
+        EffectKind::WriteRun { run, message } => {
+            // One that is over reads nothing: whoever wrote is told by what it did.
+            shell.harness.write(run, vec![agents::as_read(message)]);
+        }
         EffectKind::StartFlow { spec } => {
             if !until_done(shell, || children::start(shell, &spec)).await {
                 return;

@@ -486,6 +486,7 @@ const fn durability(kind: &EffectKind) -> Durability {
         | EffectKind::StartAgent { .. }
         | EffectKind::Join { .. }
         | EffectKind::StopRun { .. }
+        | EffectKind::WriteRun { .. }
         | EffectKind::StartFlow { .. }
         | EffectKind::Tell { .. } => Durability::Process,
     }

@@ -3,13 +3,15 @@
 use orc_domain::agent::{AgentStop, Statistics, Usage};
 use orc_domain::event::Fact;
 use orc_domain::flow::{FlowOutcome, StepState};
+use orc_domain::effect::EffectKind;
 use orc_domain::input::Input;
+use orc_domain::profile::{Adapter, BuiltIn};
 use orc_domain::request::Answer;
 use orc_domain::run::{RunOutcome, RunState, StopReason, WakeReason};
 use orc_domain::time::Millis;
 use orc_domain::transition::Transition;
 use orc_engine::{MAX_SILENCES, UPSTREAM_WAITS};
-use orc_testkit::fixture::{agent, message_id, numbers, step};
+use orc_testkit::fixture::{self, agent, message_id, numbers, step};
 
 use crate::scene::{GRACE, Scene, asks, owes, secs, starts, stops, upstream};
 
@@ -154,6 +156,29 @@ fn a_lost_run_and_one_that_could_not_start_keep_their_messages() {
     assert_eq!(scene.given("a"), ["message 1", "message 2"]);
     scene.lose("a", false);
     assert_eq!(scene.given("a"), ["message 1", "message 2"]);
+}
+
+#[test]
+fn the_built_in_agent_reads_while_it_works() {
+    let mut pipeline = fixture::pipeline(vec![agent("a", "coder").retry(5, secs(1))], vec![]);
+    for profile in pipeline.agents.values_mut() {
+        profile.adapter = Adapter::BuiltIn(BuiltIn::default());
+    }
+    let mut scene = Scene::begin_with(pipeline, 4);
+    assert_eq!(scene.write("a", 1).transitions, [Transition::MessageKept], "its run does not go on yet");
+    scene.started("a");
+    let written = scene.write("a", 2);
+    assert_eq!(written.transitions, [Transition::MessageSteers]);
+    let run = scene.run("a");
+    let effects: Vec<&EffectKind> = written.effects.iter().map(|effect| &effect.kind).collect();
+    assert!(matches!(effects[..], [EffectKind::WriteRun { run: to, message }] if *to == run && message.text == "message 2"));
+    assert!(scene.write("a", 2).is_empty(), "it was heard before");
+    // What a lost run read is there for the next one, and what nobody read is behind it.
+    scene.lose("a", true);
+    assert_eq!(scene.given("a"), ["message 2", "message 1"]);
+    scene.started("a");
+    scene.cancel();
+    assert_eq!(scene.write("a", 3).transitions, [Transition::MessageLate]);
 }
 
 #[test]

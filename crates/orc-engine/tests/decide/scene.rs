@@ -372,7 +372,10 @@ pub(crate) fn starts(decision: &Decision) -> Vec<String> {
         EffectKind::StartRun { command, .. } => Some(command.path.to_string()),
         EffectKind::StartAgent { call, .. } => Some(call.path.to_string()),
         EffectKind::Join { path, .. } => Some(path.to_string()),
-        EffectKind::StopRun { .. } | EffectKind::StartFlow { .. } | EffectKind::Tell { .. } => None,
+        EffectKind::StopRun { .. }
+        | EffectKind::WriteRun { .. }
+        | EffectKind::StartFlow { .. }
+        | EffectKind::Tell { .. } => None,
     });
     paths.collect()
 }

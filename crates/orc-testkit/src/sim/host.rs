@@ -436,6 +436,10 @@ impl Sim<'_> {
                 self.hear(*flow, signed)?;
                 self.mark_delivered(effect.id)
             }
+            EffectKind::WriteRun { run, message } => {
+                self.note(|| format!("writes {} to {run}", message.id));
+                self.mark_delivered(effect.id)
+            }
             EffectKind::StopRun { run, grace, .. } => {
                 self.note(|| format!("stops {run} with {grace}"));
                 self.world.stop(*run, grace.as_millis(), self.now, &mut self.dice);
@@ -490,7 +494,10 @@ impl Sim<'_> {
             EffectKind::StartRun { command, .. } => (&command.path, Some(&command.place), false),
             EffectKind::StartAgent { call, .. } => (&call.path, Some(&call.place), true),
             EffectKind::Join { path, .. } => (path, None, false),
-            EffectKind::StopRun { .. } | EffectKind::StartFlow { .. } | EffectKind::Tell { .. } => return Ok(false),
+            EffectKind::StopRun { .. }
+            | EffectKind::WriteRun { .. }
+            | EffectKind::StartFlow { .. }
+            | EffectKind::Tell { .. } => return Ok(false),
         };
         let copy = place.and_then(|place| match place {
             Place::Boxed { copy, .. } => copy.as_ref(),

@@ -9,6 +9,7 @@ use orc_domain::budget::{Budget, OnExhausted};
 use orc_domain::expr::{Expr, StatusFn};
 use orc_domain::graph::{MAX_ELEMENTS, OnLimit, Pipeline, RepositorySpec, StartFrom};
 use orc_domain::ids::ContentHash;
+use orc_domain::profile::{Adapter, BuiltIn};
 use orc_domain::time::Millis;
 use orc_domain::tree::Repository;
 
@@ -150,6 +151,9 @@ impl Plan {
         for profile in drawn.agents.values_mut() {
             profile.silence_timeout = Millis::from_secs(120);
             profile.max_concurrent = (profile.name == "coder").then_some(2);
+            if profile.name == "critic" {
+                profile.adapter = Adapter::BuiltIn(BuiltIn::default());
+            }
         }
         let repositories = paths.iter().map(|path| fixture::repository(path)).collect();
         Self { children, broken_output, broken_group, repositories, ..Self::of(drawn, plans) }

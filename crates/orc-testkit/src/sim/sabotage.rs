@@ -338,7 +338,10 @@ fn copies(decision: &mut Decision) -> impl Iterator<Item = &mut PrivateCopy> {
         EffectKind::StartRun { command, .. } => copy_of(&mut command.place),
         EffectKind::StartAgent { call, .. } => copy_of(&mut call.place),
         EffectKind::Join { copy, .. } => Some(copy),
-        EffectKind::StopRun { .. } | EffectKind::StartFlow { .. } | EffectKind::Tell { .. } => None,
+        EffectKind::StopRun { .. }
+        | EffectKind::WriteRun { .. }
+        | EffectKind::StartFlow { .. }
+        | EffectKind::Tell { .. } => None,
     })
 }
 
