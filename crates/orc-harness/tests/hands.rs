@@ -249,7 +249,7 @@ fn behind_the_walls_of_a_box_all_of_them_work_and_none_gets_out() {
         ("Read", json!({ "file_path": "/tmp/kept/output-2.txt", "limit": 1 }), "     1\t1\n"),
         ("WebFetch", json!({ "url": "https://docs.test/" }), "There is no network here"),
         ("Write", json!({ "file_path": "/usr/x", "content": "" }), "`/usr/x` cannot be written"),
-        ("Read", json!({ "file_path": "/root/.ssh/id" }), "There is no file `/root/.ssh/id`"),
+        ("Read", json!({ "file_path": "/srv/key" }), "There is no file `/srv/key`"),
         (
             "Read",
             json!({ "file_path": "away" }),

@@ -82,9 +82,10 @@ fn collect(
         }
         // What may not be read is left out.
         let Ok(entry) = entry else { continue };
-        let is_file = entry.file_type().is_some_and(|kind| kind.is_file() || kind.is_symlink());
+        let Some(kind) = entry.file_type() else { continue };
         let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
-        if is_file && matcher.is_match(below) {
+        let fits = (kind.is_file() || kind.is_symlink()) && matcher.is_match(below);
+        if fits && (kind.is_file() || entry.path().is_file()) {
             let changed =
                 entry.metadata().ok().and_then(|found| found.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH);
             newest.add(changed, entry.into_path());

@@ -16,6 +16,8 @@ use orc_process::hands::Floor;
 use rustix::fs::FileType;
 
 use self::told::Told;
+#[cfg(test)]
+pub(super) use self::told::window;
 use super::input::{self, OutputMode};
 use super::offers::TEXT_BYTES;
 use super::walk::{self, Wanted, is_over};

@@ -133,7 +133,10 @@ impl<'a> Spool<'a> {
     }
 }
 
-/// Output as text; what is no UTF-8 in it is marked.
+/// Output as text, never longer than it is in bytes: what is no UTF-8 in it is a question mark.
 pub(super) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    bytes.utf8_chunks().fold(String::new(), |text, chunk| {
+        let unknown = if chunk.invalid().is_empty() { "" } else { "?" };
+        text + chunk.valid() + unknown
+    })
 }

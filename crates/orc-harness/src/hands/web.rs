@@ -15,6 +15,8 @@ use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use ureq::{Agent, Body, Proxy, http};
 use url::Url;
 
+#[cfg(test)]
+pub(super) use self::page::to_text;
 use super::offers::TEXT_BYTES;
 use super::text::known_kind;
 use super::{Outcome, Refusal, input, spool};

@@ -143,7 +143,7 @@ impl Told {
 }
 
 /// A line, or what is around a place of it if it is long.
-pub(super) fn window(line: &str, place: usize) -> String {
+pub(in crate::hands) fn window(line: &str, place: usize) -> String {
     if line.len() <= LINE_CHARS {
         return line.to_owned();
     }

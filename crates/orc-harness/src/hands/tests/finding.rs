@@ -3,8 +3,10 @@
 use std::os::unix::fs::symlink;
 use std::time::SystemTime;
 
+use proptest::prelude::*;
 use rustix::fs::{CWD, FileType};
 
+use super::super::search::window;
 use super::*;
 
 fn tree() -> Ground {
@@ -40,6 +42,7 @@ fn tree() -> Ground {
 fn files_are_found_by_their_paths_those_changed_last_first() {
     let ground = tree();
     symlink("src/main.rs", ground.at("alias.rs")).unwrap();
+    symlink("src", ground.at("directory.rs")).unwrap();
     let rows = [
         ("**/*.rs", "alias.rs\nsrc/main.rs\nsrc/deep/part.rs\n"),
         ("*.ts", "web/app.ts\n"),
@@ -178,4 +181,29 @@ fn a_search_that_is_cancelled_or_out_of_time_ends_and_says_so() {
     ground.until.set(Instant::now()).unwrap();
     let told = ground.good("Grep", json!({ "pattern": "call", "path": "src/main.rs", "output_mode": "content" }));
     assert!(told.contains("the time was over"), "{told}");
+}
+
+proptest! {
+    #[test]
+    fn no_pattern_panics(pattern in "[a-c*?\\[\\]{}!/.,\\\\^$()|+\u{e9}-]{0,12}", mode in 0_usize..3) {
+        // Not all of the machine.
+        let pattern = pattern.replace("..", "").trim_start_matches('/').to_owned();
+        let ground = Ground::new();
+        ground.put("a/b.c", "abc\n\u{e9}\n");
+        let modes = ["content", "count", "files_with_matches"];
+        ground.lift("Glob", json!({ "pattern": pattern }));
+        ground.lift("Glob", json!({ "pattern": "*", "path": pattern }));
+        ground.lift("Grep", json!({ "pattern": pattern, "output_mode": modes[mode] }));
+        ground.lift("Grep", json!({ "pattern": "a", "glob": pattern, "type": pattern }));
+    }
+
+    #[test]
+    fn a_window_has_the_place_and_is_short(line in "(\u{e9}|a|\u{1f600}| ){0,1500}", place in 0_usize..3_000) {
+        let shown = window(&line, place);
+        prop_assert!(shown.chars().count() <= 510);
+        let at = line.floor_char_boundary(place);
+        if let Some(one) = line[at..].chars().next() {
+            prop_assert!(shown.contains(one));
+        }
+    }
 }

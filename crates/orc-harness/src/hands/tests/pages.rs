@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// A proxy that answers each tunnel and each request in it in the same way, and remembers what it was asked for.
@@ -167,5 +169,15 @@ fn long_pages_are_cut_and_kept_and_nothing_is_without_end() {
         let deep = format!("<{tag}>").repeat(100_000);
         let used = fetch(vec![(OPEN, page("HTTP/1.1 200 OK\r\nContent-Type: text/html", format!("{deep}the end")))]);
         assert!(!used.failed, "{tag}: {}", used.text);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_page_panics(
+        page in "(</?(a|pre|ul|ol|li|td|tr|h1|svg|script|title|code|img alt='x'|a href='y')[ />]{0,2}|[ a<&;\n\u{e9}\0]){0,60}",
+    ) {
+        let url = url::Url::parse("http://docs.test/").unwrap();
+        super::super::web::to_text(&page, &url);
     }
 }

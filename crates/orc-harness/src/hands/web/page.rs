@@ -17,7 +17,7 @@ const MOST_LINK: usize = 500;
 const MOST_LISTS: usize = 16;
 
 /// The text of a page that is at `url`.
-pub(super) fn to_text(html: &str, url: &Url) -> String {
+pub(in crate::hands) fn to_text(html: &str, url: &Url) -> String {
     let input = BufferQueue::default();
     input.push_back(StrTendril::from(html));
     let sink = Sink { url: url.clone(), writing: RefCell::default() };
@@ -150,7 +150,8 @@ impl Writing {
             return;
         }
         match name {
-            "script" | "style" | "template" | "svg" | "math" | "iframe" | "noembed" | "noframes" | "textarea" | "select"
+            "script" | "style" | "template" | "svg" | "math" | "iframe" | "noembed" | "noframes" | "textarea"
+            | "select"
                 if is_start && !tag.self_closing =>
             {
                 self.skipping = Some((name.to_owned(), 1));
