@@ -199,9 +199,15 @@ impl Draft<'_> {
     /// What runs it, if that is available.
     fn adapter(&self, fields: &Fields<'_>, report: &mut Report) -> Option<Runner> {
         let Some(node) = fields.get("adapter") else {
-            let Some(entry) = fields.entry("command") else { return fields.lacks("adapter").then_some(Runner::BuiltIn) };
+            let Some(entry) = fields.entry("command") else {
+                return fields.lacks("adapter").then_some(Runner::BuiltIn);
+            };
             report
-                .error(Code::MissingKey, entry.key.span, "this profile names a program, and not that it is one that runs it")
+                .error(
+                    Code::MissingKey,
+                    entry.key.span,
+                    "this profile names a program, and not that it is one that runs it",
+                )
                 .help("add `adapter: command`; without it the agent is the built-in one");
             return None;
         };

@@ -1,7 +1,8 @@
 //! The keys of an agent profile.
 
 use super::Shape::{
-    Bool, BuiltIn, Command, Count, CountOrZero, Duration, Later, NameOrNames, Schema, Table as Sub, Text, Variables, Words,
+    Bool, BuiltIn, Command, Count, CountOrZero, Duration, Later, NameOrNames, Schema, Table as Sub, Text, Variables,
+    Words,
 };
 use super::{BOX, Key, MAX_SLOTS, Table, key};
 
@@ -9,7 +10,18 @@ use super::{BOX, Key, MAX_SLOTS, Table, key};
 pub const ADAPTERS: &[&str] = &["built-in", "command", "claude-code", "codex", "acp"];
 /// Tools of the built-in agent that `tools:` and `disallowedTools:` may name.
 pub const TOOLS: &[&str] = &[
-    "Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "Bash", "BashOutput", "KillShell", "WebFetch", "TodoWrite", "Agent",
+    "Read",
+    "Write",
+    "Edit",
+    "MultiEdit",
+    "Glob",
+    "Grep",
+    "Bash",
+    "BashOutput",
+    "KillShell",
+    "WebFetch",
+    "TodoWrite",
+    "Agent",
 ];
 /// The words of `effort:`.
 pub const EFFORTS: &[&str] = &["low", "medium", "high"];
@@ -59,14 +71,42 @@ pub static PROFILE: Table = Table {
         ),
         key("env", Variables, "Environment variables, over those of pipeline and step."),
         key("output", Sub(&OUTPUT), "What it must submit, when the step does not say it."),
-        key("tools", BuiltIn(&NameOrNames, PROGRAM_OWNS_TOOLS), "Tools that it has; without it all that its mode allows."),
-        key("disallowedTools", BuiltIn(&NameOrNames, PROGRAM_OWNS_TOOLS), "Tools that it has not, whatever `tools` says."),
-        key("maxTurns", BuiltIn(&Count(MAX_TURNS), PROGRAM_OWNS_LOOP), "Answers of the model in one run at most; without it no bound."),
-        key("fallback_models", BuiltIn(&NameOrNames, PROGRAM_DECIDES), "Models that take the place of one that does not answer, in order."),
-        key("effort", BuiltIn(&Words(EFFORTS), PROGRAM_DECIDES), "How hard the model is to think; without it as it does by itself."),
-        key("memory", BuiltIn(&Bool, PROGRAM_DECIDES), "Whether it reads `AGENTS.md` and `CLAUDE.md` of the repository; without it yes."),
+        key(
+            "tools",
+            BuiltIn(&NameOrNames, PROGRAM_OWNS_TOOLS),
+            "Tools that it has; without it all that its mode allows.",
+        ),
+        key(
+            "disallowedTools",
+            BuiltIn(&NameOrNames, PROGRAM_OWNS_TOOLS),
+            "Tools that it has not, whatever `tools` says.",
+        ),
+        key(
+            "maxTurns",
+            BuiltIn(&Count(MAX_TURNS), PROGRAM_OWNS_LOOP),
+            "Answers of the model in one run at most; without it no bound.",
+        ),
+        key(
+            "fallback_models",
+            BuiltIn(&NameOrNames, PROGRAM_DECIDES),
+            "Models that take the place of one that does not answer, in order.",
+        ),
+        key(
+            "effort",
+            BuiltIn(&Words(EFFORTS), PROGRAM_DECIDES),
+            "How hard the model is to think; without it as it does by itself.",
+        ),
+        key(
+            "memory",
+            BuiltIn(&Bool, PROGRAM_DECIDES),
+            "Whether it reads `AGENTS.md` and `CLAUDE.md` of the repository; without it yes.",
+        ),
         key("git", BuiltIn(&Bool, PROGRAM_DECIDES), "Whether it is told the state of the repository; without it yes."),
-        key("workers", BuiltIn(&NameOrNames, PROGRAM_OWNS_LOOP), "Agents that it may start itself, each under its own profile."),
+        key(
+            "workers",
+            BuiltIn(&NameOrNames, PROGRAM_OWNS_LOOP),
+            "Agents that it may start itself, each under its own profile.",
+        ),
         key("thinking", Later, "Whether the model thinks aloud."),
         key("permissionMode", Later, "What happens to calls that no rule names."),
         key("mcpServers", Later, "Servers with further tools."),

@@ -46,7 +46,9 @@ pub(super) fn read(
         git: git.unwrap_or(Some(plain.git))?,
         workers: workers.unwrap_or_default(),
     };
-    warn_of_none(&read, fields, report);
+    if !report.has_errors() {
+        warn_of_none(&read, fields, report);
+    }
     Some(read)
 }
 
@@ -94,14 +96,22 @@ fn tool(name: &str, span: Span, what: &str, report: &mut Report) -> Option<Strin
     }
     if name.starts_with("mcp__") {
         report
-            .error(Code::NotAvailable, span, format!("tools of servers, like `{}`, are not available yet", read::excerpt(name)))
+            .error(
+                Code::NotAvailable,
+                span,
+                format!("tools of servers, like `{}`, are not available yet", read::excerpt(name)),
+            )
             .help("remove it");
         return None;
     }
     let name = if name == "Task" { "Agent" } else { name };
     if matches!(name, "submit_output" | "report_blocked") {
         report
-            .error(Code::BadValue, span, format!("{what} cannot name `{name}`: whoever owes something can always deliver it"))
+            .error(
+                Code::BadValue,
+                span,
+                format!("{what} cannot name `{name}`: whoever owes something can always deliver it"),
+            )
             .help("remove it");
         return None;
     }
@@ -111,8 +121,8 @@ fn tool(name: &str, span: Span, what: &str, report: &mut Report) -> Option<Strin
     let message = format!("{what}: there is no tool `{}`", read::excerpt(name));
     report
         .error(Code::BadValue, span, message)
-        .did_you_mean(name, keys::TOOLS.iter().copied())
-        .help(format!("there are {}", keys::TOOLS.join(", ")));
+        .help(format!("there are {}", keys::TOOLS.join(", ")))
+        .did_you_mean(name, keys::TOOLS.iter().copied());
     None
 }
 

@@ -1,4 +1,5 @@
 use orc_domain::confine::BoxRules;
+use orc_domain::profile::{BuiltIn, Effort};
 use orc_domain::time::Millis;
 use serde_json::json;
 
@@ -115,7 +116,7 @@ fn front_matter_that_is_not_there_or_does_not_end() {
         ("---\nadapter: command\n", &["1:1 front_matter"], "begins here and does not end; end it with a line `---`"),
         ("---\nadapter: command\n-----\nx\n", &["1:1 front_matter"], "a line that is `---` and nothing else"),
         ("---", &["1:1 front_matter"], "does not end"),
-        ("---\n---\nYou.\n", &["2:1 missing_key"], "does not say what runs it"),
+        ("---\n---\nYou.\n", &["2:1 missing_key"], "needs to know which model it asks"),
     ];
     for (text, wanted, message) in cases {
         assert_eq!(told(text), wanted, "{text:?}");
@@ -197,7 +198,7 @@ fn every_key_of_the_table_is_read_refused_or_not_available() {
         let codes = told(&with(&format!("{}: [[]]", key.name)));
         let wanted = match key.shape {
             Shape::Later => ["4:1 not_available".to_owned()],
-            Shape::OtherAdapter(_) => ["4:1 not_honoured".to_owned()],
+            Shape::BuiltIn(..) => ["4:1 not_honoured".to_owned()],
             _ => [format!("4:{} wrong_type", key.name.len() + 3)],
         };
         assert_eq!(codes, wanted, "{}", key.name);
@@ -310,4 +311,73 @@ proptest::proptest! {
             }
         }
     }
+}
+
+/// A profile of the built-in agent with these keys.
+fn own(keys: &str) -> String {
+    format!("---\nmodel: claude-sonnet-4-5\n{keys}\n---\nYou write code.\n")
+}
+
+fn built_in(text: &str) -> BuiltIn {
+    match profile(text).adapter {
+        Adapter::BuiltIn(built_in) => built_in,
+        Adapter::Command { .. } => panic!("a program"),
+    }
+}
+
+#[test]
+fn the_built_in_agent_is_what_runs_a_profile_without_adapter() {
+    assert_eq!(built_in(&own("role: coder")), BuiltIn::default());
+    assert_eq!(profile(&own("adapter: built-in")), profile(&own("")));
+    let all = built_in(&own(
+        "tools: Read, Bash , Task\ndisallowedTools: [Write]\nmaxTurns: 40\nfallback_models: gpt-5\neffort: high\nmemory: false\n\
+         git: false\nworkers: [reviewer, coder]",
+    ));
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let wanted = BuiltIn {
+        tools: Some(names(&["Agent", "Bash", "Read"])),
+        disallowed_tools: names(&["Write"]),
+        max_turns: Some(40),
+        fallback_models: vec!["gpt-5".to_owned()],
+        effort: Some(Effort::High),
+        memory: false,
+        git: false,
+        workers: vec!["reviewer".to_owned(), "coder".to_owned()],
+    };
+    assert_eq!(all, wanted);
+}
+
+#[test]
+fn mistakes_in_profiles_of_the_built_in_agent_are_named() {
+    let cases = [
+        ("tools: [Reed]", "3:9 bad_value", "there is no tool `Reed`; did you mean `Read`?"),
+        ("tools: [\"Bash(git *)\"]", "3:9 not_available", "rules like `Bash(git *)` are not available yet"),
+        ("disallowedTools: [mcp__x__y]", "3:19 not_available", "tools of servers"),
+        ("disallowedTools: [submit_output]", "3:19 bad_value", "can always deliver it"),
+        ("maxTurns: 0", "3:11 bad_value", "maxTurns"),
+        ("effort: hgih", "3:9 bad_value", "did you mean `high`?"),
+        ("memory: maybe", "3:9 wrong_type", "memory"),
+        ("command: [x]", "3:1 missing_key", "add `adapter: command`"),
+        ("adapter: built-in\ncommand: [x]", "4:1 not_honoured", "the built-in agent is no program"),
+        ("permissionMode: plan", "3:1 not_available", "not available yet"),
+        ("hooks: {}", "3:1 not_available", "not available yet"),
+        ("max_turns: 3", "3:1 unknown_key", "write `maxTurns:`"),
+    ];
+    for (keys, wanted, message) in cases {
+        assert_eq!(told(&own(keys)), [wanted], "{keys}: {}", words(&own(keys)));
+        assert!(words(&own(keys)).contains(message), "{keys}: {}", words(&own(keys)));
+    }
+    let none = own("tools: [Read]\ndisallowedTools: [Read]");
+    assert_eq!(told(&none), ["4:18 ?bad_value"]);
+}
+
+#[test]
+fn workers_are_agents_that_there_are() {
+    let agent = |name: &str, keys: &str| SourceFile::new(format!("agents/{name}.md"), own(keys));
+    let files = [agent("lead", "workers: [coder, revewer, lead]"), agent("coder", ""), agent("reviewer", "")];
+    let compiled = compile_profiles(&files, &texts, None);
+    let told: Vec<String> = compiled[0].diagnostics.iter().map(|problem| problem.message.clone()).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("there is no agent `revewer`"), "{told:?}");
+    assert!(compiled[1].profile.is_some() && compiled[2].profile.is_some());
 }
