@@ -428,8 +428,10 @@ fn calls_of_chat() {
                 calling(json!({ "index": 0, "id": "a", "function": f("Read", "{\"p\":1}") })),
                 calling(json!({ "index": 0, "id": "b", "function": f("Read", "{\"p\":") })),
                 calling(json!({ "index": 0, "function": more("2}") })),
+                calling(json!({ "index": 0, "id": "c", "function": f("Read", "") })),
+                calling(json!({ "index": 0, "id": "d", "function": f("Read", "{}") })),
             ],
-            &["call a Read {\"p\":1}", "call b Read {\"p\":2}"],
+            &["call a Read {\"p\":1}", "call b Read {\"p\":2}", "call c Read {}", "call d Read {}"],
         ),
         (
             "every call has the same index, and no id",
