@@ -12,22 +12,6 @@ pub(super) const MOST_KEPT: u64 = 256 << 20;
 /// Files of output in one directory.
 const MOST_FILES: u32 = 10_000;
 
-/// Makes a new file for output below the directory for temporary files.
-pub(super) fn make(env: &BTreeMap<String, String>) -> io::Result<(File, PathBuf)> {
-    let directory = Path::new(env.get("ORC_TEMP").map_or("/tmp", String::as_str));
-    std::fs::create_dir_all(directory)?;
-    // The same names for the same run: numbers, not chance.
-    for number in 1..MOST_FILES {
-        let path = directory.join(format!("output-{number}.txt"));
-        match File::options().read(true).write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((file, path)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::other(format!("there are {MOST_FILES} files of output already: remove some")))
-}
-
 /// A file that takes output up to [`MOST_KEPT`].
 #[derive(Debug)]
 pub(super) struct Kept {
@@ -38,8 +22,20 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    /// Makes a new file below the directory for temporary files.
     pub(super) fn make(env: &BTreeMap<String, String>) -> io::Result<Self> {
-        make(env).map(|(file, path)| Self { file, path, bytes: 0, dropped: 0 })
+        let directory = Path::new(env.get("ORC_TEMP").map_or("/tmp", String::as_str));
+        std::fs::create_dir_all(directory)?;
+        // The same names for the same run: numbers, not chance.
+        for number in 1..MOST_FILES {
+            let path = directory.join(format!("output-{number}.txt"));
+            match File::options().read(true).write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok(Self { file, path, bytes: 0, dropped: 0 }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other(format!("there are {MOST_FILES} files of output already: remove some")))
     }
 
     pub(super) fn add(&mut self, bytes: &[u8]) {

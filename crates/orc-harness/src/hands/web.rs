@@ -220,18 +220,20 @@ fn shorten<'a>(text: &'a str, bound: usize, env: &BTreeMap<String, String>) -> (
     (&text[..end], written.ok().filter(|kept| kept.dropped == 0).map(|kept| kept.path))
 }
 
+/// Kinds of `application/...` that are text; so are those that end with `+json` or `+xml`, and all of them after `x-`.
+const TEXTS: [&str; 9] = ["json", "xml", "yaml", "javascript", "toml", "sql", "graphql", "ndjson", "sh"];
+
 fn is_text(essence: &str, bytes: &[u8]) -> bool {
     let (kind, rest) = essence.split_once('/').unwrap_or((essence, ""));
-    let is_named = kind == "text"
-        || rest.ends_with("+json")
-        || rest.ends_with("+xml")
-        || ["json", "xml", "yaml", "javascript", "toml", "sql", "graphql", "ndjson", "x-"].iter().any(|one| {
-            kind == "application" && (rest == *one || rest.strip_prefix("x-").is_some_and(|rest| rest == *one))
-        });
+    let bare = rest.strip_prefix("x-").unwrap_or(rest);
+    let is_known = TEXTS.contains(&bare) || rest.ends_with("+json") || rest.ends_with("+xml");
+    let is_named = kind == "text" || kind == "application" && is_known;
+    if is_named && (bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff")) {
+        return true;
+    }
     let is_unnamed = essence.is_empty() || essence == "application/octet-stream";
-    !bytes.contains(&0) && known_kind(bytes).is_none() && (is_named || is_unnamed && std::str::from_utf8(bytes).is_ok())
-        || is_named && bytes.starts_with(b"\xff\xfe")
-        || is_named && bytes.starts_with(b"\xfe\xff")
+    let is_likely = is_named || is_unnamed && std::str::from_utf8(bytes).is_ok();
+    is_likely && !bytes.contains(&0) && known_kind(bytes).is_none()
 }
 
 /// The text of a page by the encoding that it names, and a remark for when that is not quite what it is in.
