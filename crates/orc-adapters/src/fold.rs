@@ -140,8 +140,10 @@ impl Listener for CommandListener {
             });
         }
         statistics_repeats(&mut self.told.statistics, &self.out, &self.err);
-        let last = if self.err.last.is_empty() { &self.out.last } else { &self.err.last };
-        self.told.into_result(end, last)
+        // Programs say what went wrong on either, and warn of something else on the other.
+        let said = [&*self.out.last, &*self.err.last];
+        let said: Vec<&str> = said.into_iter().filter(|last| !last.is_empty()).collect();
+        self.told.into_result(end, &said.join("; "))
     }
 }
 

@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn events_that_are_not_as_they_should_be_are_unknown() {
         let cases = [
-            (r#"{"type":"thinking","text":"hm"}"#, unknown("thinking", "")),
+            (r#"{"type":"pondering","text":"hm"}"#, unknown("pondering", "")),
             (r#"{"type":"message"}"#, unknown("message", "it has no `text`")),
             (r#"{"type":"message","text":3}"#, unknown("message", "its `text` is no text")),
             (r#"{"type":"output"}"#, unknown("output", "it has no `value`")),

@@ -54,7 +54,10 @@ impl Context {
             settings::ProviderKind::Cassette { file, strict } => {
                 let strictness = if *strict { Strictness::Strict } else { Strictness::Lenient };
                 let player = Player::open(&self.root.join(file), strictness, secrets.clone());
-                let unusable = |error| invalid(format!("the cassette `{file}` cannot be used")).because(error);
+                let unusable = |error| {
+                    let hint = "`providers` of the settings names it; `orchestrator validate` shows where";
+                    invalid(format!("the cassette `{file}` cannot be used")).because(error).hint(hint)
+                };
                 ProviderKind::Made(Arc::new(player.map_err(unusable)?))
             }
         };
@@ -77,7 +80,7 @@ impl Context {
     }
 
     fn scripted(&self, file: &str) -> CommandResult<Arc<dyn Provider>> {
-        let source = self.source(&self.root.join(file))?;
+        let source = self.named("providers", file)?;
         let compiled = orc_spec::compile_script(&source);
         tell(&source, &compiled.diagnostics);
         match compiled.script {
@@ -86,11 +89,17 @@ impl Context {
         }
     }
 
+    /// A file that settings name.
+    fn named(&self, key: &str, file: &str) -> CommandResult<SourceFile> {
+        let hint = format!("`{key}` of the settings names it; `orchestrator validate` shows where");
+        self.source(&self.root.join(file)).map_err(|failure| failure.hint(hint))
+    }
+
     /// Prices that are known, and those of the workspace over them.
     pub(crate) fn prices(&self, models: &Models) -> CommandResult<PriceTable> {
         let known = orc_spec::shipped_prices();
         let Some(file) = &models.prices.value else { return Ok(known) };
-        let source = self.source(&self.root.join(file))?;
+        let source = self.named("prices", file)?;
         let compiled = orc_spec::compile_prices(&source, &known);
         tell(&source, &compiled.diagnostics);
         compiled.table.ok_or_else(|| invalid(format!("the prices `{file}` cannot be used: see the errors above")))
@@ -123,7 +132,8 @@ fn credential(key: Option<&SecretSource>, base_url: &str) -> Credential {
             Credential::Missing { hint }
         }
         Ok(value) if value.starts_with(orc_gateway::TOKEN_PREFIX) && base_url.starts_with("https://") => {
-            let hint = format!("what is there is the token of a model gateway, not a key of a provider; {}", place(source));
+            let hint =
+                format!("what is there is the token of a model gateway, not a key of a provider; {}", place(source));
             Credential::Missing { hint }
         }
         Ok(value) => Credential::Key(Key::new(value)),

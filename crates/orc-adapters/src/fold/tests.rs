@@ -199,10 +199,13 @@ fn a_program_that_is_done_is_told_of_once() {
 }
 
 #[test]
-fn the_reason_of_a_failure_is_the_last_line_of_the_error_output() {
+fn the_reason_of_a_failure_is_the_last_line_of_each_output() {
     let (listener, _) = heard(None, b"out\n", b"warning\nE: \x1b[31mno key\x1b[0m\n\n");
     let result = listener.finish(End { exit: Exit::Code(2), stopped: None });
-    assert_eq!(result.outcome.to_string(), "failed: exit code 2: E: \u{fffd}[31mno key\u{fffd}[0m");
+    assert_eq!(result.outcome.to_string(), "failed: exit code 2: out; E: \u{fffd}[31mno key\u{fffd}[0m");
+    let (listener, _) = heard(None, b"", b"E\n");
+    let result = listener.finish(End { exit: Exit::Code(2), stopped: None });
+    assert_eq!(result.outcome.to_string(), "failed: exit code 2: E");
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! Known values are not kept: texts, and bodies in pieces, whose lengths stay as they came.
+//! Known values are not kept: texts, and bodies in pieces, whose lengths stay as they came. Nor is what looks like the token
+//! of a run, which a program that looks at its environment tells its model.
 
 use std::collections::VecDeque;
 
 use orc_ports::executor::Secrets;
+
+use crate::token;
 
 /// A text without known values.
 pub(super) fn text(secrets: &Secrets, text: &str) -> String {
@@ -35,7 +38,7 @@ impl Masker {
         self.lengths.push_back(piece.len());
         mask(&self.secrets, &self.held, &mut self.shown);
         let begun = self.secrets.values().iter().map(|secret| begun(&self.held, secret.as_bytes())).max().unwrap_or(0);
-        self.take(self.held.len() - begun)
+        self.take(self.held.len() - begun.max(token_begun(&self.held)))
     }
 
     /// What was held back, at the end.
@@ -65,6 +68,17 @@ fn mask(secrets: &Secrets, bytes: &[u8], shown: &mut [u8]) {
             }
         }
     }
+    for (at, window) in bytes.windows(token::BYTES).enumerate() {
+        if token::could_begin(window) {
+            shown[at..at + token::BYTES].fill(b'*');
+        }
+    }
+}
+
+/// How many of the last bytes could be the beginning of a token.
+fn token_begun(bytes: &[u8]) -> usize {
+    let most = bytes.len().min(token::BYTES - 1);
+    (1..=most).rev().find(|count| token::could_begin(&bytes[bytes.len() - count..])).unwrap_or(0)
 }
 
 /// How many of the last bytes are the beginning of a value.
@@ -76,6 +90,21 @@ fn begun(bytes: &[u8], secret: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_go_though_nobody_named_them() {
+        let token = format!("{}{}", token::TOKEN_PREFIX, "0af3".repeat(16));
+        let whole = format!("KEY={token}, not sk-orc-0af3 and not sk-orc");
+        let wanted = format!("KEY={}, not sk-orc-0af3 and not sk-orc", "*".repeat(token.len()));
+        assert_eq!(text(&Secrets::default(), &whole), wanted);
+        for cut in 0..whole.len() {
+            let mut masker = Masker::new(Secrets::default());
+            let mut pieces = masker.push(&whole.as_bytes()[..cut]);
+            pieces.extend(masker.push(&whole.as_bytes()[cut..]));
+            pieces.extend(masker.finish());
+            assert_eq!(String::from_utf8(pieces.concat()).unwrap(), wanted, "{cut}");
+        }
+    }
 
     #[test]
     fn values_go_and_lengths_stay_wherever_the_pieces_are_cut() {

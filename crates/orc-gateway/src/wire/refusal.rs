@@ -2,7 +2,7 @@
 //!
 //! A wall is told in the form at which programs end at once instead of trying again: Anthropic's 403 `permission_error`
 //! and OpenAI's 429 `insufficient_quota`, both seen with real programs. `x-should-retry: false` says the same to the
-//! providers' own libraries. What nobody can carry out, however often it is tried, is told in the same form. Failures of a provider arrive here after the gateway itself has tried for as long as it does.
+//! providers' own libraries. What nobody can carry out, however often it is tried, is told with 403 and 404. Failures of a provider arrive here after the gateway itself has tried for as long as it does.
 
 use bytes::Bytes;
 use orc_domain::meter::{Owner, Refusal};
@@ -136,9 +136,9 @@ impl Trouble {
 
     fn form(&self) -> Form {
         let (anthropic, openai) = match self {
-            Self::Refused { .. } | Self::Unable { .. } => {
-                ((403, "permission_error"), (429, "insufficient_quota", "insufficient_quota"))
-            }
+            Self::Refused { .. } => ((403, "permission_error"), (429, "insufficient_quota", "insufficient_quota")),
+            // Both forms end the programs that are known, and by these they show the text.
+            Self::Unable { .. } => ((403, "permission_error"), (404, "invalid_request_error", "not_available")),
             Self::Model { .. } => ((404, "not_found_error"), (404, "invalid_request_error", "model_not_found")),
             Self::Request(_) => ((400, "invalid_request_error"), (400, "invalid_request_error", "invalid_request")),
             Self::Encoding { .. } => {
@@ -257,7 +257,7 @@ mod tests {
                 (404, "model_not_found"),
             ),
             (Trouble::Request(BadRequest::NoMap), (400, "invalid_request_error"), (400, "invalid_request")),
-            (Trouble::Unable { why: "no key".to_owned() }, (403, "permission_error"), (429, "insufficient_quota")),
+            (Trouble::Unable { why: "no key".to_owned() }, (403, "permission_error"), (404, "not_available")),
             (Trouble::TooLarge { most: 9 }, (413, "request_too_large"), (413, "request_too_large")),
             (Trouble::Path { path: "/v1/x".to_owned() }, (404, "not_found_error"), (404, "unknown_url")),
             (Trouble::Token, (401, "authentication_error"), (401, "invalid_api_key")),

@@ -59,7 +59,8 @@ fn the_list_of_models_has_no_body() {
 #[test]
 fn requests_that_cannot_be_judged() {
     let unreadable = |text: &str, wanted: &str| {
-        let error = Request::read(Protocol::OpenaiChat, Want::Answer, Bytes::copy_from_slice(text.as_bytes())).unwrap_err();
+        let error =
+            Request::read(Protocol::OpenaiChat, Want::Answer, Bytes::copy_from_slice(text.as_bytes())).unwrap_err();
         assert!(error.to_string().contains(wanted), "{text}: {error}");
     };
     unreadable("", "cannot be read");
