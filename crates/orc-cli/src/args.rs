@@ -40,6 +40,9 @@ pub(crate) enum Command {
     /// Write a working example into a repository
     #[command(after_help = examples::INIT)]
     Init(InitArgs),
+    /// See an agent mend a bug, in a repository made for that, without a key
+    #[command(after_help = examples::DEMO)]
+    Demo(DemoArgs),
     /// Run a pipeline and follow it to its end
     #[command(after_help = examples::RUN)]
     Run(RunArgs),
@@ -93,7 +96,7 @@ pub(crate) enum Command {
     /// Let nothing more of a flow, or of one of its steps, start; `resume` lets it go on
     #[command(after_help = examples::PAUSE)]
     Pause(PauseArgs),
-    /// Write to the agent of a step: its next run reads it
+    /// Write to the agent of a step: the built-in one reads it while it works, others in their next run
     #[command(after_help = examples::MESSAGE)]
     Message(MessageArgs),
     /// What waits for people: list, show, approve, deny
@@ -166,10 +169,20 @@ pub(crate) struct RunArgs {
     /// Added to the priority of each step, from -100 to 100; a point is worth five minutes of waiting
     #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i16).range(-100..=100))]
     pub(crate) priority: i16,
+    /// While it runs, show all that its steps print and what its agents do
+    #[arg(long)]
+    pub(crate) logs: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Let this model do it instead of a script, such as `claude-sonnet-4-5` or `gpt-5`; its provider's key must be set
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -32,6 +32,8 @@ use crate::run::Places;
 
 /// How long a host lives without calls and background shells.
 const IDLE: Millis = Millis::from_secs(60);
+/// The same before its first tool was used: what the loop itself wanted to know is known, and a model may think for long.
+const IDLE_AT_FIRST: Millis = Millis::from_secs(5);
 /// How often in a row a host may be lost before there is none any more.
 const MOST_LOSSES: u32 = 3;
 /// What the loop wants to know by itself must not take longer.

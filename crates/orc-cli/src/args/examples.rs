@@ -11,11 +11,21 @@ To begin, in a repository:
 pub(super) const INIT: &str = "\
 Writes `pipelines/hello.yaml` and `orchestrator.yaml`. What is there already is kept.";
 
+pub(super) const DEMO: &str = "\
+Examples:
+  orchestrator demo                                  a scripted model: what it says was written beforehand
+  orchestrator demo --model claude-sonnet-4-5        a real one, with ANTHROPIC_API_KEY
+  orchestrator demo --model gpt-5                    a real one, with OPENAI_API_KEY
+
+The repository is made anew each time, below the data directory; nothing else is touched. Its files are a whole example of
+a workspace: a pipeline, an agent, a scripted model, prices.";
+
 pub(super) const RUN: &str = "\
 Examples:
   orchestrator run hello
   orchestrator run pipelines/hello.yaml --input greeting=Salut
   orchestrator run hello --dry-run                   what would run, and how long it may take
+  orchestrator run hello --logs                      with all that its steps print
   orchestrator run hello --output json > result.json
   orchestrator run hello --output jsonl              events, as they happen
 
@@ -128,7 +138,8 @@ Examples:
   orchestrator message 4h7m8a --step plan 'Leave the tests.'   the agent of a step
   orchestrator message 8k2n4c 'Yes, both.'                     the agent that asked this question
 
-A run that goes on does not hear it: the next one of the step reads it, and a step that is over reads nothing.";
+The built-in agent reads it at its next turn. A program that runs does not hear it: the next run of the step reads it. A step
+that is over reads nothing.";
 
 pub(super) const INCIDENTS: &str = "\
 Examples:

@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
 
-use super::IDLE;
+use super::{IDLE, IDLE_AT_FIRST};
 use crate::place::Progress;
 
 /// Bytes that are read at once.
@@ -90,7 +90,7 @@ impl Talk {
         executor.start(launch).await.map_err(|error| with_causes(&error))?;
         let (orders, inbox) = mpsc::unbounded_channel();
         let (over_sender, over) = watch::channel(None);
-        let talking = Talking { socket, frames: Frames::default(), open: BTreeMap::new(), shells: 0 };
+        let talking = Talking { socket, frames: Frames::default(), open: BTreeMap::new(), shells: 0, was_used: false };
         let (clock, executor) = (Arc::clone(clock), Arc::clone(executor));
         let kill: Kill = Arc::new(move || executor.stop(run, Millis::ZERO));
         let kill_it = Arc::clone(&kill);
@@ -154,6 +154,8 @@ struct Talking {
     open: BTreeMap<u64, Open>,
     /// Shells that run in the background.
     shells: u32,
+    /// A tool was used.
+    was_used: bool,
 }
 
 impl Talking {
@@ -170,7 +172,11 @@ impl Talking {
         let broken = loop {
             let idle = self.open.is_empty() && self.shells == 0 && !leaves;
             let patience = async {
-                if idle { clock.sleep(IDLE).await } else { std::future::pending().await }
+                match idle {
+                    true if self.was_used => clock.sleep(IDLE).await,
+                    true => clock.sleep(IDLE_AT_FIRST).await,
+                    false => std::future::pending().await,
+                }
             };
             tokio::select! {
                 ended = &mut report => return self.lose(ended.ok()),
@@ -220,6 +226,7 @@ impl Talking {
 
     fn ask(&mut self, asked: Asked, id: u64, reply: oneshot::Sender<Result<Outcome, String>>) -> Option<Vec<u8>> {
         let Asked { tool, cwd, deadline, limits, progress } = asked;
+        self.was_used |= matches!(tool, Tool::Use(_));
         match protocol::encode(&Request::Call(Call { id, tool, cwd, deadline, limits })) {
             Ok(frame) => {
                 self.open.insert(id, (reply, progress));
