@@ -158,7 +158,7 @@ fn the_final_message_is_the_last_one_or_else_the_text() {
 #[test]
 fn usage_is_summed_and_what_is_unknown_counted() {
     let out = "{\"type\":\"usage\",\"input\":5,\"output\":1}\n{\"type\":\"usage\",\"input\":5,\"calls\":2,\"cost_usd_micros\":7}\n\
-               {\"type\":\"usage\",\"input\":-5}\n{\"type\":\"thinking\"}\nhm\n";
+               {\"type\":\"usage\",\"input\":-5}\n{\"type\":\"pondering\"}\nhm\n";
     let AgentResult { usage, statistics, .. } = result(None, out, OK, None);
     assert_eq!((usage.input, usage.output, usage.calls, usage.cost.as_micros()), (10, 1, 3, 7));
     assert_eq!((statistics.lines, statistics.events, statistics.unknown), (5, 4, 2));
