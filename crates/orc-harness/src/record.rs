@@ -125,7 +125,7 @@ impl Print {
         }
         let at = self.new.iter().zip(&other.new).position(|(one, other)| one != other);
         let at = known + at.unwrap_or_else(|| self.new.len().min(other.new.len()));
-        let what = messages.get(at).map_or_else(|| "one has more messages".to_owned(), |message| about(message));
+        let what = messages.get(at).map_or_else(|| "one has more messages".to_owned(), about);
         Some(format!("message {} differs: {what}", at + 1))
     }
 }
