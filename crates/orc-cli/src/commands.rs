@@ -12,6 +12,7 @@ mod config;
 mod conversations;
 mod costs;
 mod db;
+mod demo;
 mod doctor;
 mod explain;
 mod export;
@@ -50,6 +51,7 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
     let context = Context::new(arguments.data)?;
     match arguments.command {
         Command::Init(args) => init::run(&context, &args),
+        Command::Demo(args) => demo::run(&context, args).await,
         Command::Run(args) => run::run(&context, args).await,
         Command::Validate(args) => validate::run(&context, &args),
         Command::Graph(args) => graph::run(&context, &args).await,

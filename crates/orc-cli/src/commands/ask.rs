@@ -20,6 +20,6 @@ pub(crate) async fn run(context: &Context, args: AskArgs) -> CommandResult {
     );
     let source = SourceFile::new("ask", text);
     let inputs = vec![format!("question={}", question.join(" "))];
-    let run = RunArgs { pipeline: "ask".to_owned(), inputs, dry_run: false, priority: 0, limits, output };
+    let run = RunArgs { pipeline: "ask".to_owned(), inputs, dry_run: false, priority: 0, logs: false, limits, output };
     start(context, run, source).await
 }

@@ -24,7 +24,7 @@ pub(crate) async fn run(context: &Context, args: CancelArgs) -> CommandResult {
         return tell(flow, changed, &state, args.output.output);
     }
     let shape = context.shape("cancel", &crate::args::LimitArgs::default())?;
-    carry_cancelled(context, shape, Work::Unfinished(flow), args.force, args.output.output).await
+    carry_cancelled(context, shape, Work::Unfinished(flow), args.force, args.output.output.into()).await
 }
 
 /// Says what became of it.

@@ -8,12 +8,15 @@ use futures_util::stream::FuturesUnordered;
 use orc_domain::event::{Event, Fact};
 use orc_domain::flow::{FlowOutcome, FlowSpec, FlowState, Origin};
 use orc_domain::ids::FlowId;
+use orc_domain::meter::Owner;
 use orc_domain::principal::Principal;
 use orc_domain::time::{Millis, Timestamp};
+use orc_ports::ledger::CostReader as _;
 use orc_ports::reader::Reader;
 use orc_runtime::{Definitions, Recovered, Reply, Seen, Shape, Trouble};
 use orc_store_sqlite::SqliteReader;
 
+use super::logs::Transcript;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, unavailable};
@@ -55,6 +58,21 @@ impl Work {
     }
 }
 
+/// How a flow is shown while it runs and when it is over.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    /// The form of its result.
+    pub(crate) form: Form,
+    /// While it runs, all that its runs print is shown too. Without use in forms for programs.
+    pub(crate) logs: bool,
+}
+
+impl From<Form> for Manner {
+    fn from(form: Form) -> Self {
+        Self { form, logs: false }
+    }
+}
+
 /// What is heard of whoever started us.
 struct Ears {
     signals: Signals,
@@ -74,12 +92,12 @@ struct Followed {
 }
 
 /// Carries work on to its end, here or at the holder of the data directory, and prints the result of each flow.
-pub(crate) async fn carry(context: &Context, shape: Shape, work: Vec<Work>, form: Form) -> CommandResult {
+pub(crate) async fn carry(context: &Context, shape: Shape, work: Vec<Work>, manner: Manner) -> CommandResult {
     loop {
         match hold::open(context, shape.clone()).await? {
             Access::Ours(held) => {
                 tell_recovered(&held.recovered);
-                return carry_here(context, *held, &work, form).await;
+                return carry_here(context, *held, &work, manner).await;
             }
             Access::Theirs(who) => {
                 let who = hold::describe(who.as_ref(), context);
@@ -87,7 +105,7 @@ pub(crate) async fn carry(context: &Context, shape: Shape, work: Vec<Work>, form
                 let line = Line::Holder(context.data.socket());
                 let mut ears = Ears::new()?;
                 if hand_over(&line, &work).await? {
-                    return follow_all(context, &line, &work, form, &mut ears).await;
+                    return follow_all(context, &line, &work, manner, &mut ears).await;
                 }
                 say("that process has just ended");
             }
@@ -101,7 +119,7 @@ pub(crate) async fn carry_cancelled(
     shape: Shape,
     work: Work,
     force: bool,
-    form: Form,
+    manner: Manner,
 ) -> CommandResult {
     let flow = work.flow();
     match hold::open(context, shape).await? {
@@ -114,7 +132,7 @@ pub(crate) async fn carry_cancelled(
                 let what = format!("{flow} is over already: {}", outcome.word());
                 return Err(Failure::new(Exit::Refused, what));
             }
-            let exit = carry_here(context, *held, &[work], form).await;
+            let exit = carry_here(context, *held, &[work], manner).await;
             // That it ended cancelled is what was asked for.
             exit.map(|exit| if exit == Exit::Interrupted { Exit::Success } else { exit })
         }
@@ -127,12 +145,12 @@ pub(crate) async fn carry_cancelled(
 }
 
 /// Carries work on to its end as the holder of the data directory.
-pub(crate) async fn carry_here(context: &Context, held: Held, work: &[Work], form: Form) -> CommandResult {
+pub(crate) async fn carry_here(context: &Context, held: Held, work: &[Work], manner: Manner) -> CommandResult {
     let line = Line::Own(held.dispatcher.clone());
     let followed = async {
         let mut ears = Ears::new()?;
         hand_over(&line, work).await?;
-        follow_all(context, &line, work, form, &mut ears).await
+        follow_all(context, &line, work, manner, &mut ears).await
     };
     match followed.await {
         Ok(exit) => wait_for_others(held, exit).await,
@@ -162,13 +180,19 @@ async fn hand_over(line: &Line, work: &[Work]) -> CommandResult<bool> {
     if all.is_empty() { Ok(true) } else { line.resume_all(&all).await }
 }
 
-async fn follow_all(context: &Context, line: &Line, work: &[Work], form: Form, ears: &mut Ears) -> CommandResult {
+async fn follow_all(
+    context: &Context,
+    line: &Line,
+    work: &[Work],
+    manner: Manner,
+    ears: &mut Ears,
+) -> CommandResult {
     let reader = SqliteReader::open(&context.data.database()).await.map_err(hold::of_store)?;
     let mut exit = Exit::Success;
     for flow in work.iter().map(Work::flow) {
-        let (view, progress) = view_of(&reader, flow, form).await?;
+        let (view, progress) = view_of(context, &reader, flow, manner).await?;
         let followed = follow(context, line, flow, Shown { view, progress }, ears).await?;
-        print_result(context, &reader, (flow, &followed.1), form).await?;
+        print_result(context, &reader, (flow, &followed.1), manner.form).await?;
         exit = worse(exit, exit_of(&followed.0));
     }
     Ok(exit)
@@ -180,14 +204,22 @@ struct Shown {
     progress: Progress,
 }
 
-async fn view_of(reader: &dyn Reader, flow: FlowId, form: Form) -> CommandResult<(Box<dyn View>, Progress)> {
+async fn view_of(
+    context: &Context,
+    reader: &dyn Reader,
+    flow: FlowId,
+    manner: Manner,
+) -> CommandResult<(Box<dyn View>, Progress)> {
     let known = reader.flow(flow).await.map_err(hold::of_store)?;
     let steps = known.as_ref().map(|flow| flow.steps.as_slice()).unwrap_or_default();
     let keys = steps.iter().filter(|step| step.origin == Origin::Root).map(|step| step.path.as_str());
     let progress = Progress::of_steps(keys);
     let name = known.as_ref().map_or_else(String::new, |flow| flow.spec.name.clone());
     let terminal = std::io::stderr().is_terminal();
-    let view: Box<dyn View> = match form {
+    let view: Box<dyn View> = match manner.form {
+        Form::Table if manner.logs => {
+            Box::new(Transcript::new(context.data.clone(), name, progress.clone(), host::colour(terminal)))
+        }
         Form::Table if terminal => Box::new(Live::new(progress.clone(), name, host::colour(true))),
         Form::Table => Box::new(Plain::new(progress.clone())),
         Form::Jsonl => Box::new(Events),
@@ -328,7 +360,7 @@ async fn last_of(context: &Context, flow: FlowId, known: &Progress, position: u6
 
 async fn print_result(
     context: &Context,
-    reader: &dyn Reader,
+    reader: &SqliteReader,
     (flow, progress): (FlowId, &Progress),
     form: Form,
 ) -> CommandResult<()> {
@@ -347,7 +379,10 @@ async fn print_result(
         None => Made::default(),
     };
     match (form, known) {
-        (Form::Table, _) => output::text(&result::text(flow, progress, known, &made)),
+        (Form::Table, _) => {
+            let spent = reader.spent(Owner::Flow(flow)).await.map_err(hold::of_store)?;
+            output::text(&result::text(flow, progress, known, &made, &spent))
+        }
         (_, Some((flow, pipeline))) => output::document(form, &result::document(flow, pipeline, &made), None),
         (_, None) => Ok(()),
     }

@@ -47,7 +47,7 @@ async fn make_here(context: &Context, held: Held, change: Change, said: Said, fo
     let flow = change.flow();
     let sent = Line::Own(held.dispatcher.clone()).send(context.user(), change).await;
     let refused = match sent {
-        Ok(Some((true, _))) => return carry_here(context, held, &[Work::Unfinished(flow)], form).await,
+        Ok(Some((true, _))) => return carry_here(context, held, &[Work::Unfinished(flow)], form.into()).await,
         Ok(Some((false, _)) | None) => Failure::new(Exit::Refused, said.vain),
         Err(failure) => failure,
     };

@@ -8,6 +8,7 @@ mod merged;
 mod speech;
 mod tail;
 mod text;
+mod transcript;
 
 use std::collections::VecDeque;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use self::speech::in_words;
 use self::tail::{Found, Tail};
 use self::text::Printer;
+pub(crate) use self::transcript::Transcript;
 use super::explain::parse_step;
 use crate::args::LogsArgs;
 use crate::context::Context;

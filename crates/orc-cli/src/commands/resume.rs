@@ -30,7 +30,7 @@ pub(crate) async fn run(context: &Context, args: ResumeArgs) -> CommandResult {
         say("nothing to resume: no flow is unfinished");
         return Ok(Exit::Success);
     }
-    carry(context, shape, work, args.output.output).await
+    carry(context, shape, work, args.output.output.into()).await
 }
 
 /// Copies of flows that are over, which whoever carried them on had no time to remove. A holder that is there does it.

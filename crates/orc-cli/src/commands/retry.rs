@@ -32,7 +32,7 @@ pub(crate) async fn run(context: &Context, args: RetryArgs) -> CommandResult {
     // Definitions of its children were stored with those of the flow that it carries on.
     let definitions = Definitions { pipeline: Arc::new(pipeline), source, children: Vec::new() };
     let work = Work::New { spec: Box::new(spec), definitions: Box::new(definitions) };
-    carry(context, shape, vec![work], args.output.output).await
+    carry(context, shape, vec![work], args.output.output.into()).await
 }
 
 fn refused(flow: &Flow, pipeline: &Pipeline, error: ForkError) -> Failure {

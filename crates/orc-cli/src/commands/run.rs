@@ -12,13 +12,14 @@ use orc_ports::worktrees::WorktreeError;
 use orc_runtime::{Definition, Definitions};
 use orc_spec::{RawInput, SourceFile};
 
-use super::carry::{Work, carry};
+use super::carry::{Manner, Work, carry};
 use super::plan;
 use crate::args::{LimitArgs, RunArgs};
 use crate::context::Context;
+use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, invalid, unavailable};
 use crate::host;
-use crate::output::say;
+use crate::output::{Form, say};
 use crate::shelf::Shelf;
 
 pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
@@ -28,6 +29,10 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
 
 /// Compiles a text, starts a flow of it, and follows that.
 pub(crate) async fn start(context: &Context, args: RunArgs, source: SourceFile) -> CommandResult {
+    if args.logs && args.output.output != Form::Table {
+        let what = "`--logs` shows people what steps print, and `--output` gives programs the result";
+        return Err(Failure::new(Exit::Usage, what).hint("`orchestrator logs FLOW --output jsonl` prints logs as JSON"));
+    }
     let shape = context.shape("run", &args.limits)?;
     let definitions = compile(context, source, &args.limits)?;
     let pipeline = &definitions.pipeline;
@@ -62,7 +67,7 @@ pub(crate) async fn start(context: &Context, args: RunArgs, source: SourceFile) 
         walls_above: Vec::new(),
     };
     let work = Work::New { spec: Box::new(spec), definitions: Box::new(definitions) };
-    carry(context, shape, vec![work], args.output.output).await
+    carry(context, shape, vec![work], Manner { form: args.output.output, logs: args.logs }).await
 }
 
 /// Fixes the commits that private copies start from; nothing when no step of the pipeline, or of those it calls, gets one.
@@ -149,7 +154,7 @@ fn inputs_of(pipeline: &Pipeline, given: &[String]) -> CommandResult<BTreeMap<St
     let mut raw = BTreeMap::new();
     for text in given {
         let (name, value) = text.split_once('=').ok_or_else(|| {
-            Failure::new(crate::exit::Exit::Usage, format!("`--input {text}` has no `=`"))
+            Failure::new(Exit::Usage, format!("`--input {text}` has no `=`"))
                 .hint("write --input NAME=VALUE")
         })?;
         raw.insert(name.to_owned(), RawInput::Text(value.to_owned()));

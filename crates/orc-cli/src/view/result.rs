@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use orc_domain::flow::{Flow, FlowOutcome, FlowState, Step, StepOutcome, StepState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{FlowId, RunId};
+use orc_domain::ledger::Sum;
 use orc_domain::run::{Cause, Failure};
 use orc_domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::columns::clean_line;
+use super::cost;
 use super::made::Made;
 use super::place;
 use super::progress::{Progress, Shown, StepProgress};
@@ -108,7 +110,13 @@ pub(crate) const fn step_state_word(state: &StepState) -> &'static str {
 }
 
 /// The result for people: what happened to each step, what it put out, and where to look next.
-pub(crate) fn text(id: FlowId, progress: &Progress, known: Option<(&Flow, &Pipeline)>, made: &Made) -> String {
+pub(crate) fn text(
+    id: FlowId,
+    progress: &Progress,
+    known: Option<(&Flow, &Pipeline)>,
+    made: &Made,
+    spent: &Sum,
+) -> String {
     let flow = known.map(|(flow, _)| flow);
     let (at, outcome) = progress.ended.unwrap_or((Timestamp::from_millis(0), FlowOutcome::Cancelled));
     let took = progress.began_at.map_or_else(String::new, |began| format!(" in {}", at.since(began)));
@@ -125,6 +133,9 @@ pub(crate) fn text(id: FlowId, progress: &Progress, known: Option<(&Flow, &Pipel
         }
     }
     text.push('\n');
+    if let Some(cost) = cost::words(spent) {
+        text.push_str(&format!("calls of models: {cost}\n\n"));
+    }
     let made = made.text();
     if !made.is_empty() {
         text.push_str(&format!("{made}\n"));
