@@ -436,7 +436,7 @@ impl Brain {
             system: settings.system.clone(),
             tools: settings.tools.iter().map(|tool| tool.offer.clone()).collect(),
             messages: state.messages.clone(),
-            max_output: Some(settings.output_limit(state.recovery.raises)),
+            max_output: Some(settings.output_limit(state.model, state.recovery.raises)),
             effort: settings.effort,
             stream: !state.recovery.plain,
         }

@@ -28,3 +28,9 @@ fn one_line(text: &str) -> String {
         None => line,
     }
 }
+
+/// The longest output that a model may safely be asked for, in tokens.
+#[must_use]
+pub fn longest_output(model: &str) -> u32 {
+    model::longest_output(model)
+}

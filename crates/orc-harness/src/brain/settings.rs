@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::talk::{Effort, Offer};
+use crate::wire::longest_output;
 
 /// Output that is asked for at first, in tokens: enough for most turns, and little to set aside below a wall.
 const FIRST_OUTPUT: u32 = 16_384;
@@ -84,16 +85,14 @@ impl Settings {
     }
 
     /// Tokens of output to ask for after it was raised so often.
-    pub(super) const fn output_limit(&self, raises: u32) -> u32 {
-        match self.max_output {
-            Some(pinned) => pinned,
-            None => FIRST_OUTPUT << (if raises < MOST_RAISES { raises } else { MOST_RAISES }),
-        }
+    pub(super) fn output_limit(&self, model: usize, raises: u32) -> u32 {
+        let raised = FIRST_OUTPUT << raises.min(MOST_RAISES);
+        self.max_output.unwrap_or_else(|| raised.min(longest_output(self.model_at(model))))
     }
 
     /// Whether an answer that was cut may be asked for again with more room.
-    pub(super) const fn may_raise(&self, raises: u32) -> bool {
-        self.max_output.is_none() && raises < MOST_RAISES
+    pub(super) fn may_raise(&self, model: usize, raises: u32) -> bool {
+        raises < MOST_RAISES && self.output_limit(model, raises) < self.output_limit(model, raises + 1)
     }
 
     /// A tool by its name, or the name that it has besides.

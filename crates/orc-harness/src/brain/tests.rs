@@ -11,8 +11,8 @@ fn tool(name: &str, kind: Kind) -> Tool {
 
 fn settings() -> Settings {
     Settings {
-        model: "first".to_owned(),
-        fallbacks: vec!["second".to_owned()],
+        model: "claude-first-4-6".to_owned(),
+        fallbacks: vec!["gpt-second".to_owned()],
         effort: None,
         max_turns: None,
         max_output: None,
@@ -91,13 +91,13 @@ fn last_results(brain: &Brain) -> Vec<(String, String, bool)> {
 fn an_answer_without_calls_is_the_end() {
     let mut brain = brain();
     let acts = brain.hear(Heard::Woken { text: "Do it.".to_owned() });
-    assert_eq!(short(&acts), ["ask first 16384 stream"]);
+    assert_eq!(short(&acts), ["ask claude-first-4-6 16384 stream"]);
     let acts = said(&mut brain, vec![text("Do"), text("ne."), Said::Used(Tokens::default()), Said::Ended(Ended::Said)]);
     assert_eq!(short(&acts), ["end no_tool_use"]);
     assert!(acts.contains(&Act::Tell(Event::Says { text: "Done.".to_owned() })));
     // A message later goes on in the same conversation.
     let acts = brain.hear(Heard::Woken { text: "And that?".to_owned() });
-    assert_eq!(short(&acts), ["ask first 16384 stream"]);
+    assert_eq!(short(&acts), ["ask claude-first-4-6 16384 stream"]);
     assert_eq!(brain.messages().len(), 3);
 }
 
@@ -110,7 +110,7 @@ fn reads_run_beside_each_other_and_changes_alone() {
     assert!(short(&said(&mut brain, vec![Said::Ended(Ended::Calls)])).is_empty());
     assert_eq!(short(&result(&mut brain, "a", true)), ["use c"]);
     assert_eq!(short(&result(&mut brain, "c", false)), ["use d"]);
-    assert_eq!(short(&result(&mut brain, "d", false)), ["ask first 16384 stream"]);
+    assert_eq!(short(&result(&mut brain, "d", false)), ["ask claude-first-4-6 16384 stream"]);
     let order: Vec<String> = last_results(&brain).into_iter().map(|(call, ..)| call).collect();
     assert_eq!(order, ["a", "b", "c", "d"]);
     // A result that nobody asked for changes nothing.
@@ -131,7 +131,7 @@ fn what_cannot_be_done_is_answered_at_once() {
         Said::Ended(Ended::Calls),
     ];
     assert_eq!(short(&said(&mut brain, pieces)), ["use c-2"]);
-    assert_eq!(short(&result(&mut brain, "c-2", false)), ["ask first 16384 stream"]);
+    assert_eq!(short(&result(&mut brain, "c-2", false)), ["ask claude-first-4-6 16384 stream"]);
     let results = last_results(&brain);
     for (at, words) in [(0, "no tool `Teleport`"), (1, "no JSON"), (2, "is not what it takes")] {
         assert!(results[at].2 && results[at].1.contains(words), "{:?}", results[at]);
@@ -144,7 +144,7 @@ fn a_shell_command_that_fails_keeps_what_follows_from_being_done() {
     let mut brain = woken();
     let pieces = vec![call("a", "Bash"), call("b", "Bash"), call("c", "Read"), Said::Ended(Ended::Calls)];
     assert_eq!(short(&said(&mut brain, pieces)), ["use a"]);
-    assert_eq!(short(&result(&mut brain, "a", true)), ["ask first 16384 stream"]);
+    assert_eq!(short(&result(&mut brain, "a", true)), ["ask claude-first-4-6 16384 stream"]);
     let results = last_results(&brain);
     assert!(results[1].1.starts_with("Not done") && results[2].1.starts_with("Not done"), "{results:?}");
     // Reads that fail keep nothing.
@@ -157,17 +157,17 @@ fn a_shell_command_that_fails_keeps_what_follows_from_being_done() {
 fn an_answer_that_is_cut_gets_more_room_and_then_goes_on() {
     let mut brain = woken();
     let cut = |brain: &mut Brain| short(&said(brain, vec![text("a b c"), Said::Ended(Ended::OutputLimit)]));
-    assert_eq!(cut(&mut brain), ["retracted", "ask first 32768 stream"]);
-    assert_eq!(cut(&mut brain), ["retracted", "ask first 65536 stream"]);
-    assert_eq!(cut(&mut brain), ["retracted", "ask first 131072 stream"]);
+    assert_eq!(cut(&mut brain), ["retracted", "ask claude-first-4-6 32768 stream"]);
+    assert_eq!(cut(&mut brain), ["retracted", "ask claude-first-4-6 65536 stream"]);
+    assert_eq!(cut(&mut brain), ["retracted", "ask claude-first-4-6 128000 stream"]);
     for _ in 0..3 {
-        assert_eq!(cut(&mut brain), ["ask first 131072 stream"]);
+        assert_eq!(cut(&mut brain), ["ask claude-first-4-6 128000 stream"]);
     }
     assert_eq!(brain.messages().len(), 7, "what was cut at the end is kept, and it is told to go on");
-    assert_eq!(cut(&mut brain), ["unknown: its answers were cut at the limit of their length 7 times", "end failed"]);
+    assert_eq!(cut(&mut brain), ["unknown: its answers were cut at the limit of their length 4 times in a row", "end failed"]);
     let mut pinned = Brain::new(Settings { max_output: Some(4096), ..settings() }).unwrap();
     pinned.hear(Heard::Woken { text: "Do it.".to_owned() });
-    assert_eq!(cut(&mut pinned), ["ask first 4096 stream"], "what somebody pinned is not raised");
+    assert_eq!(cut(&mut pinned), ["ask claude-first-4-6 4096 stream"], "what somebody pinned is not raised");
 }
 
 #[test]
@@ -176,15 +176,15 @@ fn a_stream_that_breaks_is_asked_for_in_one_piece_and_then_of_another_model() {
     let fail = |brain: &mut Brain, failure| short(&brain.hear(Heard::Failed { failure }));
     let mut brain = woken();
     said(&mut brain, vec![text("Half a")]);
-    assert_eq!(fail(&mut brain, broken()), ["retracted", "ask first 16384 plain"]);
-    assert_eq!(fail(&mut brain, broken()), ["ask second 16384 stream"]);
-    assert_eq!(fail(&mut brain, broken()), ["ask second 16384 plain"]);
+    assert_eq!(fail(&mut brain, broken()), ["retracted", "ask claude-first-4-6 16384 plain"]);
+    assert_eq!(fail(&mut brain, broken()), ["ask gpt-second 16384 stream"]);
+    assert_eq!(fail(&mut brain, broken()), ["ask gpt-second 16384 plain"]);
     assert_eq!(fail(&mut brain, broken()), ["transientUpstream: the answer broke off: cut", "end failed"]);
     assert_eq!(brain.messages().len(), 1);
 
     let mut brain = woken();
     let busy = CallFailure::Busy { why: "529".to_owned() };
-    assert_eq!(fail(&mut brain, busy.clone()), ["ask second 16384 stream"]);
+    assert_eq!(fail(&mut brain, busy.clone()), ["ask gpt-second 16384 stream"]);
     assert_eq!(fail(&mut brain, busy)[1], "end failed");
     let mut brain = woken();
     let why = || "no".to_owned();
@@ -200,7 +200,7 @@ fn what_began_before_a_stream_broke_is_not_begun_again() {
     assert_eq!(short(&said(&mut brain, pieces)), ["use a"]);
     assert!(short(&brain.hear(Heard::Failed { failure: CallFailure::Broken { why: "cut".to_owned() } })).is_empty());
     assert_eq!(short(&result(&mut brain, "a", false)), ["use b"]);
-    assert_eq!(short(&result(&mut brain, "b", false)), ["ask first 16384 stream"]);
+    assert_eq!(short(&result(&mut brain, "b", false)), ["ask claude-first-4-6 16384 stream"]);
     let model = &brain.messages()[1];
     assert_eq!(model.blocks.len(), 3, "the text behind the last call was half of something: {model:?}");
 }
@@ -210,7 +210,7 @@ fn letters_are_read_at_the_next_boundary() {
     let mut brain = woken();
     said(&mut brain, vec![text("I am")]);
     assert!(brain.hear(Heard::Letters { texts: vec!["Stop that.".to_owned()] }).is_empty());
-    assert_eq!(short(&said(&mut brain, vec![text(" done."), Said::Ended(Ended::Said)])), ["ask first 16384 stream"]);
+    assert_eq!(short(&said(&mut brain, vec![text(" done."), Said::Ended(Ended::Said)])), ["ask claude-first-4-6 16384 stream"]);
     let last = brain.messages().last().unwrap();
     assert_eq!(last.blocks, [Block::Text { text: "Stop that.".to_owned() }]);
 }
@@ -240,7 +240,7 @@ fn what_is_submitted_is_checked_and_ends_the_run() {
         let call = ToolCall { id: id.to_owned(), name: "submit_output".to_owned(), input: ToolInput::Json(input) };
         vec![Said::Block(Block::Call(call)), Said::Ended(Ended::Calls)]
     };
-    assert_eq!(short(&said(&mut brain, submit("a", json!({})))), ["ask first 16384 stream"]);
+    assert_eq!(short(&said(&mut brain, submit("a", json!({})))), ["ask claude-first-4-6 16384 stream"]);
     assert!(last_results(&brain)[0].1.contains("verdict"));
     let acts = said(&mut brain, submit("b", json!({ "verdict": "pass" })));
     assert_eq!(short(&acts), ["end no_tool_use"]);
@@ -252,7 +252,7 @@ fn what_is_submitted_is_checked_and_ends_the_run() {
 fn turns_are_counted_and_repetition_ends_it() {
     let mut brain = Brain::new(Settings { max_turns: Some(2), ..settings() }).unwrap();
     brain.hear(Heard::Woken { text: "Do it.".to_owned() });
-    for (id, wanted) in [("a", "ask first 16384 stream"), ("b", "end max_turns")] {
+    for (id, wanted) in [("a", "ask claude-first-4-6 16384 stream"), ("b", "end max_turns")] {
         said(&mut brain, vec![call(id, "Read"), Said::Ended(Ended::Calls)]);
         assert_eq!(short(&result(&mut brain, id, false)).last().unwrap(), wanted);
     }

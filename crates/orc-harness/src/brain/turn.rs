@@ -7,7 +7,7 @@ use orc_domain::run::ErrorFamily;
 use serde_json::Value;
 
 use super::guard::Look;
-use super::settings::{Kind, MOST_RAISES};
+use super::settings::Kind;
 use super::{Act, Again, Brain, Event, Leave, Recovery, Stage, json_of};
 use crate::talk::{Block, CallFailure, Ended, Message, Said, Speaker, ToolCall, ToolInput};
 
@@ -170,7 +170,7 @@ impl Brain {
                 let why = "the model says that the conversation is longer than what it can read".to_owned();
                 return self.fail(ErrorFamily::Unknown, why, Some(AgentStop::PromptTooLong), acts);
             }
-            Ended::OutputLimit if calls.is_empty() && self.settings.may_raise(self.state.recovery.raises) => {
+            Ended::OutputLimit if calls.is_empty() && self.settings.may_raise(self.state.model, self.state.recovery.raises) => {
                 self.state.recovery.raises += 1;
                 if answer.says_something() {
                     acts.push(Act::Tell(Event::Retracted));
@@ -197,7 +197,7 @@ impl Brain {
             }
             Ended::OutputLimit => {
                 let why =
-                    format!("its answers were cut at the limit of their length {} times", MOST_RAISES + MOST_CUTS + 1);
+                    format!("its answers were cut at the limit of their length {} times in a row", MOST_CUTS + 1);
                 self.fail(ErrorFamily::Unknown, why, None, acts);
             }
             Ended::Refused => {

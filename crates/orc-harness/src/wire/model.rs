@@ -34,6 +34,15 @@ pub(super) fn most_output(claude: Option<(u32, u32)>) -> u32 {
     }
 }
 
+/// The longest output that a model may safely be asked for, in tokens; of one that is not known, what most models take.
+pub(super) fn longest_output(model: &str) -> u32 {
+    match claude(model) {
+        Some(version) => most_output(Some(version)),
+        None if thinks_at_openai(model) => 128_000,
+        None => 16_384,
+    }
+}
+
 /// Whether it is one of OpenAI's that think: those refuse `max_tokens`. Of `gpt-oss`, other servers answer.
 pub(super) fn thinks_at_openai(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
