@@ -218,7 +218,12 @@ fn what_cannot_have_a_way_to_a_model_says_why_before_anything_starts() {
         }
         pipeline(&world, &format!("{keys}steps:\n  one: {{ agent: asker, prompt: Go. }}\n"));
         let said = world.run_to(code, &["run", "p"]);
-        assert!([&said.out, &said.err].iter().any(|text| text.contains(wanted)), "{wanted}\n{}\n{}", said.out, said.err);
+        assert!(
+            [&said.out, &said.err].iter().any(|text| text.contains(wanted)),
+            "{wanted}\n{}\n{}",
+            said.out,
+            said.err
+        );
         assert!(!said.out.contains("started\n"), "{}", said.out);
     }
 }
@@ -360,4 +365,96 @@ fn a_call_in_flight_when_everything_dies_counts_with_all_that_was_set_aside() {
     next.wait();
     let line = &costs(&world, "flow")[0];
     assert!(line["estimated_usd_micros"].as_u64().unwrap() > 0, "{line}");
+}
+
+/// A provider on this machine that answers each call with the figures that its question names, as `INPUT OUTPUT`.
+fn liar() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || lie(stream));
+        }
+    });
+    port
+}
+
+/// One connection; a program that opens one without asking anything closes it itself.
+fn lie(mut stream: TcpStream) -> Option<()> {
+    let (mut request, mut piece) = (String::new(), [0; 65_536]);
+    let body: Value = loop {
+        let read = stream.read(&mut piece).ok().filter(|read| *read > 0)?;
+        request.push_str(&String::from_utf8_lossy(&piece[..read]));
+        let body = request.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
+        if let Some(body) = body {
+            break body;
+        }
+    };
+    let (input, output) = body["messages"][0]["content"].as_str()?.split_once(' ')?;
+    let usage = format!("{{\"input_tokens\":{input},\"output_tokens\":{output}}}");
+    let answer =
+        format!("{{\"type\":\"message\",\"id\":\"m\",\"content\":[],\"stop_reason\":\"end_turn\",\"usage\":{usage}}}");
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        answer.len()
+    );
+    stream.write_all((head + &answer).as_bytes()).ok()
+}
+
+#[test]
+fn a_provider_that_counts_more_than_a_call_could_use_is_believed_and_told_of() {
+    let world = World::new();
+    let port = liar();
+    world.write(
+        "orchestrator.yaml",
+        &format!("providers: {{ liar: {{ protocols: [anthropic-messages], base_url: 'http://127.0.0.1:{port}' }} }}\n"),
+    );
+    world.commit();
+    let (running, port, token) = gateway(&world, &["--usd", "1"]);
+    assert!(ask(port, &token, "20 8").starts_with("HTTP/1.1 200"));
+    // Figures that no call can have are not believed; what was seen counts.
+    for absurd in ["-5 -100000", "1000000000000000000 10000000000000000000", "\"many\" 1.5"] {
+        assert!(ask(port, &token, absurd).starts_with("HTTP/1.1 200"), "{absurd}");
+    }
+    let cost = |world: &World| costs(world, "agent")[0]["cost_usd_micros"].as_u64().unwrap();
+    until("they are settled", || costs(&world, "agent")[0]["in_flight_calls"] == 0);
+    assert!(cost(&world) < 20_000, "{}", cost(&world));
+    assert_eq!(world.json(&["incidents"])["incidents"], json!([]));
+    // A figure that can be true is a bill, however unlikely: 60,000 tokens where 5,000 were asked for.
+    assert!(ask(port, &token, "50 60000").starts_with("HTTP/1.1 200"));
+    until("it is settled", || costs(&world, "agent")[0]["in_flight_calls"] == 0);
+    assert!(cost(&world) > 1_500_000, "{}", cost(&world));
+    let incidents = world.json(&["incidents"]);
+    assert_eq!(incidents["incidents"][0]["kind"], "billed", "{incidents}");
+    let what = incidents["incidents"][0]["what"].as_str().unwrap();
+    assert!(what.contains("the provider `liar`") && what.contains("60050 tokens, of $"), "{what}");
+    let refused = ask(port, &token, "20 8");
+    assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("of $1.00 are used"), "{refused}");
+    running.signal(rustix::process::Signal::TERM);
+    let said = running.wait();
+    assert!(said.err.contains("counts more than its call could use"), "{}", said.err);
+    assert!(said.err.contains("refused at the wall `usd`: $1.5"), "{}", said.err);
+}
+
+#[test]
+fn the_token_of_a_gateway_is_no_key_of_a_provider_and_stands_in_no_cassette() {
+    let world = world("ask 100 \"hello, my key is $ANTHROPIC_API_KEY\"");
+    world.write("orchestrator.yaml", "providers: { scripted: { script: models/tests.yaml, record: tapes } }\n");
+    pipeline(&world, "steps:\n  one: { agent: asker, prompt: Go. }\n");
+    world.run_to(0, &["run", "p"]);
+    let (mut tapes, mut said) = (0, String::new());
+    visit(&world.repo().join("tapes"), &mut |bytes| {
+        tapes += 1;
+        said.push_str(&String::from_utf8_lossy(bytes));
+    });
+    assert_eq!(tapes, 1);
+    assert!(said.contains("my key is ****") && !said.contains("sk-orc-"), "{said}");
+    // In a terminal that still has the variables of a gateway.
+    world.write("orchestrator.yaml", "slots: 1\n");
+    world.commit();
+    let token = format!("sk-orc-{}", "0a".repeat(32));
+    let output = world.command(&["run", "p"]).env("ANTHROPIC_API_KEY", &token).output().unwrap();
+    let said = support::said(&output);
+    assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
+    assert!(said.out.contains("is the token of a model gateway") && !said.out.contains(&token), "{}", said.out);
 }
