@@ -1,6 +1,6 @@
 //! Where the meter writes down what calls may use and have used, and where costs are read.
 //!
-//! Contract: an answer of [`Ledger::reserve`] means that the reservation survives a crash. Entries are only added. The
+//! Contract: an answer of [`Ledger::reserve`] means that the reservation survives the end of the process. Entries are only added. The
 //! maintained sums are, at every moment, what a fold of the entries gives. A settlement counts once, whatever is repeated.
 
 use orc_domain::ids::{CallId, InstanceId};
