@@ -93,7 +93,7 @@ impl Complaint {
             "insufficient_quota" => Some(429),
             "request_too_large" => Some(413),
             "authentication_error" | "invalid_api_key" => Some(401),
-            "not_found_error" | "model_not_found" => Some(404),
+            "not_found_error" | "model_not_found" | "not_available" => Some(404),
             "invalid_request_error" | "invalid_prompt" | "invalid_request" | "bad_request" => Some(400),
             kind => kind.parse().ok().filter(|status| (400..600).contains(status)),
         };
@@ -249,7 +249,11 @@ mod tests {
                 reader.push(&trouble.event(protocol)).unwrap_err()
             };
             let unable = Trouble::Unable { why: "no key".to_owned() };
-            assert_eq!((told(&unable), within(&unable)), (denied("no key"), denied("no key")), "{protocol}");
+            let ended = match protocol {
+                ANTHROPIC => denied("no key"),
+                _ => refused(404, "no key"),
+            };
+            assert_eq!((told(&unable), within(&unable)), (ended.clone(), ended), "{protocol}");
             let provider = Trouble::Provider { provider: "p".to_owned(), why: "status 529".to_owned(), after: None };
             let broken = CallFailure::Broken { why: provider.to_string() };
             assert_eq!((told(&provider), within(&provider)), (busy(&provider.to_string()), broken), "{protocol}");
