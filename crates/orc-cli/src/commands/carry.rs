@@ -180,13 +180,7 @@ async fn hand_over(line: &Line, work: &[Work]) -> CommandResult<bool> {
     if all.is_empty() { Ok(true) } else { line.resume_all(&all).await }
 }
 
-async fn follow_all(
-    context: &Context,
-    line: &Line,
-    work: &[Work],
-    manner: Manner,
-    ears: &mut Ears,
-) -> CommandResult {
+async fn follow_all(context: &Context, line: &Line, work: &[Work], manner: Manner, ears: &mut Ears) -> CommandResult {
     let reader = SqliteReader::open(&context.data.database()).await.map_err(hold::of_store)?;
     let mut exit = Exit::Success;
     for flow in work.iter().map(Work::flow) {

@@ -46,8 +46,7 @@ pub(crate) async fn run(context: &Context, args: DemoArgs) -> CommandResult {
     let root = context.data.root().join("demo");
     let model = args.model.unwrap_or_else(|| SCRIPTED.to_owned());
     write(&root, &model)?;
-    let workspace =
-        Context { cwd: root.clone(), root, data: context.data.clone(), data_origin: context.data_origin };
+    let workspace = Context { cwd: root.clone(), root, data: context.data.clone(), data_origin: context.data_origin };
     let provider = provider_of(&workspace, &model)?;
     say(&beginning(&workspace.root, &model, provider.as_deref()));
     let run = RunArgs {
@@ -66,21 +65,22 @@ pub(crate) async fn run(context: &Context, args: DemoArgs) -> CommandResult {
 
 fn beginning(root: &Path, model: &str, provider: Option<&str>) -> String {
     let who = match provider {
-        None => "The model is a script: what it says was written beforehand, in models/fixer.yaml. Everything else is real: the agent's\n\
-                 loop, its tools, the box that they work in, the test. `--model NAME` lets a real model do it."
+        None => "The model is a script: what it says was written beforehand, in models/fixer.yaml. Everything else is real: the\n\
+                 agent's loop, its tools, the box that they work in, the test. `--model NAME` lets a real model do it."
             .to_owned(),
-        Some(provider) => format!("The model is real: `{model}` of the provider `{provider}`. It sees the files of this repository."),
+        Some(provider) => {
+            format!("The model is a real one, `{model}` of the provider `{provider}`. It is shown files of this repository.")
+        }
     };
-    format!(
-        "An agent mends a bug that a failing test shows, in a small repository made for it:\n  {}\n{who}\n",
-        root.display()
-    )
+    let root = root.display();
+    format!("An agent mends a bug that a failing test shows, in a small repository made for it:\n  {root}\n{who}\n")
 }
 
 fn ending(model: &str, provider: Option<&str>) -> String {
     match provider {
-        None => "A scripted model ran, not a real one: nothing left this machine, and its price is invented (prices.yaml).\n".to_owned(),
-        Some(provider) => format!("A real model ran: `{model}` of the provider `{provider}`.\n"),
+        None => "The model was a script, not a real one: nothing left this machine, and what it costs is invented (prices.yaml).\n"
+            .to_owned(),
+        Some(provider) => format!("The model was a real one: `{model}` of the provider `{provider}`.\n"),
     }
 }
 
@@ -132,7 +132,10 @@ fn write(root: &Path, model: &str) -> CommandResult<()> {
 }
 
 /// One call of git, of which the settings of whoever calls us are no part.
-#[expect(clippy::disallowed_methods, reason = "before anything is carried on; it works on files of ours and ends by itself")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "before anything is carried on; it works on files of ours and ends by itself"
+)]
 fn git(root: &Path, arguments: &[&str]) -> CommandResult<()> {
     let mut command = Command::new("git");
     command.current_dir(root).args(arguments).env_clear().stdin(Stdio::null());

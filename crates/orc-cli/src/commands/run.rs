@@ -154,8 +154,7 @@ fn inputs_of(pipeline: &Pipeline, given: &[String]) -> CommandResult<BTreeMap<St
     let mut raw = BTreeMap::new();
     for text in given {
         let (name, value) = text.split_once('=').ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("`--input {text}` has no `=`"))
-                .hint("write --input NAME=VALUE")
+            Failure::new(Exit::Usage, format!("`--input {text}` has no `=`")).hint("write --input NAME=VALUE")
         })?;
         raw.insert(name.to_owned(), RawInput::Text(value.to_owned()));
     }

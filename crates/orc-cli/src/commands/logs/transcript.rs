@@ -125,7 +125,9 @@ impl View for Transcript {
             self.print(event);
             match &event.body.fact {
                 Fact::CommandRunStarted { path, run, attempt } => self.begin(event.flow, *run, (path, *attempt), false),
-                Fact::AgentRunStarted { path, run, attempt, .. } => self.begin(event.flow, *run, (path, *attempt), true),
+                Fact::AgentRunStarted { path, run, attempt, .. } => {
+                    self.begin(event.flow, *run, (path, *attempt), true)
+                }
                 Fact::CommandRunCompleted { run, .. } | Fact::AgentRunCompleted { run, .. } => {
                     self.open.iter_mut().filter(|open| open.run == *run).for_each(|open| open.is_over = true);
                 }
