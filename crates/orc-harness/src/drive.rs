@@ -177,6 +177,7 @@ impl Driver {
         way.known = question.messages.len();
         self.record.append(self.clock.now(), Entry::Asked { question: print })?;
         let patient = self.brain.is_last_model();
+        way.told_at = Some(self.clock.now());
         way.saying = Some(ask::ask(self.asker.clone(), question, patient));
         Ok(())
     }
