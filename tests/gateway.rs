@@ -7,6 +7,9 @@ mod support;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
@@ -367,16 +370,40 @@ fn a_call_in_flight_when_everything_dies_counts_with_all_that_was_set_aside() {
     assert!(line["estimated_usd_micros"].as_u64().unwrap() > 0, "{line}");
 }
 
-/// A provider on this machine that answers each call with the figures that its question names, as `INPUT OUTPUT`.
-fn liar() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || lie(stream));
-        }
-    });
-    port
+/// A provider on this machine that answers each call with the figures that its question names, as `INPUT OUTPUT`. Its end
+/// waits for those that are connected.
+struct Liar {
+    port: u16,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Liar {
+    fn new() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let ends = Arc::new(AtomicBool::new(false));
+        let ended = ends.clone();
+        let serve = move || {
+            std::thread::scope(|scope| {
+                for stream in listener.incoming().flatten().take_while(|_| !ended.load(Ordering::SeqCst)) {
+                    let name = "a connection of a provider".to_owned();
+                    std::thread::Builder::new().name(name).spawn_scoped(scope, || lie(stream)).unwrap();
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("a provider".to_owned()).spawn(serve).unwrap();
+        Self { port, ends, thread: Some(thread) }
+    }
+}
+
+impl Drop for Liar {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        // Wakes it.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 /// One connection; a program that opens one without asking anything closes it itself.
@@ -404,7 +431,8 @@ fn lie(mut stream: TcpStream) -> Option<()> {
 #[test]
 fn a_provider_that_counts_more_than_a_call_could_use_is_believed_and_told_of() {
     let world = World::new();
-    let port = liar();
+    let liar = Liar::new();
+    let port = liar.port;
     world.write(
         "orchestrator.yaml",
         &format!("providers: {{ liar: {{ protocols: [anthropic-messages], base_url: 'http://127.0.0.1:{port}' }} }}\n"),

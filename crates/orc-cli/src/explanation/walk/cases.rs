@@ -106,53 +106,62 @@ fn stopped(stop: Stop) -> Flow {
     flow
 }
 
+fn own() -> String {
+    FlowId::from_uuid(Uuid::from_u128(1)).to_string()
+}
+
+fn look_at(path: &str) -> String {
+    format!("orchestrator explain {} --step '{path}'", own())
+}
+
+fn watch() -> String {
+    format!("orchestrator status {} --watch", own())
+}
+
+fn logs() -> String {
+    format!("orchestrator logs {}", run_id())
+}
+
+fn force(flow: &str) -> String {
+    format!("orchestrator cancel {flow} --force")
+}
+
+fn approve() -> [String; 2] {
+    let request = request_id();
+    [format!("orchestrator approvals approve {request}"), format!("orchestrator approvals deny {request}")]
+}
+
+fn woken(wake: WakeReason) -> StepState {
+    StepState::Ready { not_before: at(-7), held_by: None, wake }
+}
+
 pub(super) fn steps() -> Vec<Case> {
-    let (other, paused, unknown) = (other_flow().to_string(), paused_flow().to_string(), unknown_flow().to_string());
-    let request = request_id().to_string();
-    let own = FlowId::from_uuid(Uuid::from_u128(1)).to_string();
-    let logs = format!("orchestrator logs {}", run_id());
-    let wake = |wake| StepState::Ready { not_before: at(-7), held_by: None, wake };
-    let explain = |path: &str| format!("orchestrator explain {own} --step '{path}'");
-    let watch = format!("orchestrator status {own} --watch");
-    let log_of_step = format!("orchestrator logs {own} --step 'build'");
-    let approve =
-        [format!("orchestrator approvals approve {request}"), format!("orchestrator approvals deny {request}")];
-    let approve = [approve[0].as_str(), approve[1].as_str()];
-    let reply = [format!("orchestrator message {request} 'ANSWER'"), format!("orchestrator approvals deny {request}")];
-    let force = |flow: &str| format!("orchestrator cancel {flow} --force");
+    [unready(), kept_back(), started(), without_a_run(), asked()].into_iter().flatten().collect()
+}
+
+/// Blocked, or ready for a later time, a slot or a place among elements.
+fn unready() -> Vec<Case> {
+    let log_of_step = format!("orchestrator logs {} --step 'build'", own());
     let message = orc_domain::ids::MessageId::from_uuid(Uuid::from_u128(9));
-    let pending = RunState::Pending { since: at(2), deadline: at(-9), stop: None };
-    let over = RunState::Finished { at: at(1), outcome: orc_domain::run::RunOutcome::Delivered };
-    let holding = |scope, reason| {
-        let mut flow = flow_with(ready(at(1), None));
-        flow.head.holds.push(hold(scope, reason, None));
-        flow
-    };
-    let step_scope = HoldScope::Step(StepPath::root("build"));
-    let event = |pipeline: Option<&str>| Wait::Event {
-        event: WaitEvent::FlowFinished,
-        pipeline: pipeline.map(str::to_owned),
-        deadline: at(-30),
-    };
     vec![
         case(
             flow_with(StepState::Active { run: run_id() }),
             1,
             &["needs `build` (runs for 5s)"],
             "steps that",
-            &[&explain("build")],
+            &[&look_at("build")],
         ),
         case(
             flow_with(StepState::Blocked),
             2,
             &["`finally` begins", "`build`, `test`"],
             "those steps",
-            &[&explain("build")],
+            &[&look_at("build")],
         ),
         case(flow_with(ready(at(-7), None)), 0, &["waits 7s", "attempt 1 failed"], "time, at", &[&log_of_step]),
-        case(flow_with(wake(WakeReason::Recovery { lost: run_id() })), 0, &["was lost"], "time", &[&log_of_step]),
-        case(flow_with(wake(WakeReason::UserMessage { message })), 0, &["was written to it"], "time", &[&log_of_step]),
-        case(flow_with(ready(at(1), None)), 0, &["it may start now"], "next look", &[&watch]),
+        case(flow_with(woken(WakeReason::Recovery { lost: run_id() })), 0, &["was lost"], "time", &[&log_of_step]),
+        case(flow_with(woken(WakeReason::UserMessage { message })), 0, &["was written to it"], "time", &[&log_of_step]),
+        case(flow_with(ready(at(1), None)), 0, &["it may start now"], "next look", &[&watch()]),
         case(
             flow_with(ready(at(1), Some(Held::Slot))),
             0,
@@ -165,8 +174,22 @@ pub(super) fn steps() -> Vec<Case> {
             4,
             &["`limit: 2`", "`test[0]`"],
             "an element",
-            &[&explain("test[0]")],
+            &[&look_at("test[0]")],
         ),
+    ]
+}
+
+/// Kept back by concurrency groups and by holds.
+fn kept_back() -> Vec<Case> {
+    let (other, paused, unknown) = (other_flow().to_string(), paused_flow().to_string(), unknown_flow().to_string());
+    let (own, approve) = (own(), approve());
+    let holding = |scope, reason| {
+        let mut flow = flow_with(ready(at(1), None));
+        flow.head.holds.push(hold(scope, reason, None));
+        flow
+    };
+    let step_scope = HoldScope::Step(StepPath::root("build"));
+    vec![
         case(
             grouped(other_flow()),
             0,
@@ -209,56 +232,78 @@ pub(super) fn steps() -> Vec<Case> {
             &format!("lets {other} go on"),
             &[&format!("orchestrator explain {other}")],
         ),
-        case(held_flow(HoldReason::Wall(Wall::Tokens), None), 0, &["`tokens` was reached 6s ago"], "ann", &approve),
-        case(flow_with_run(pending), 0, &["being started, for 2s"], "the start of its process", &[&logs]),
+        case(
+            held_flow(HoldReason::Wall(Wall::Tokens), None),
+            0,
+            &["`tokens` was reached 6s ago"],
+            "ann",
+            &[&approve[0], &approve[1]],
+        ),
+    ]
+}
+
+/// With a run.
+fn started() -> Vec<Case> {
+    let own = own();
+    let pending = RunState::Pending { since: at(2), deadline: at(-9), stop: None };
+    let over = RunState::Finished { at: at(1), outcome: orc_domain::run::RunOutcome::Delivered };
+    vec![
+        case(flow_with_run(pending), 0, &["being started, for 2s"], "the start of its process", &[&logs()]),
         case(
             flow_with_run(running(None)),
             0,
             &["runs for 8s", "last output 4s ago", "timeout in 52s"],
             "the process",
-            &[&logs],
+            &[&logs()],
         ),
         case(
             flow_with_run(running(Some(stopping()))),
             0,
             &["asked to end", "cancelled", "in 5s"],
             "the process",
-            &[&logs, &force(&own)],
+            &[&logs(), &force(&own)],
         ),
         case(
             merging(RunState::Pending { since: at(2), deadline: at(-9), stop: None }),
             1,
             &["what its elements made is being merged, for 2s"],
             "the end of the merge",
-            &[&logs],
+            &[&logs()],
         ),
         case(
             contradicting(flow_with(StepState::Blocked), Some(ready(at(1), None))),
             1,
             &["what its elements made contradicts itself", "agent `mender` is to bring it together"],
             "starts that agent",
-            &[&watch],
+            &[&watch()],
         ),
         case(
-            contradicting(flow_with(StepState::Blocked), Some(wake(WakeReason::Conflict))),
+            contradicting(flow_with(StepState::Blocked), Some(woken(WakeReason::Conflict))),
             1,
             &["waits 7s", "agent `mender`"],
             "time",
             &["orchestrator logs"],
         ),
-        case(resolving(), 1, &["of agent `coder`, which brings a conflict together"], "the process", &[&logs]),
-        case(flow_with_run(over), 0, &["its run is over"], "next look", &[&logs]),
-        case(run_of_agent(Some(at(4))), 0, &["of agent `coder`", "4s ago: alive"], "the process", &[&logs]),
-        case(run_of_agent(Some(at(8))), 0, &["stalled", "ended as silent 10s after"], "the process", &[&logs]),
-        case(flow_with(StepState::Active { run: run_id() }), 0, &["nothing more is known"], "unknown", &[&logs]),
+        case(resolving(), 1, &["of agent `coder`, which brings a conflict together"], "the process", &[&logs()]),
+        case(flow_with_run(over), 0, &["its run is over"], "next look", &[&logs()]),
+        case(run_of_agent(Some(at(4))), 0, &["of agent `coder`", "4s ago: alive"], "the process", &[&logs()]),
+        case(run_of_agent(Some(at(8))), 0, &["stalled", "ended as silent 10s after"], "the process", &[&logs()]),
+        case(flow_with(StepState::Active { run: run_id() }), 0, &["nothing more is known"], "unknown", &[&logs()]),
+    ]
+}
+
+/// That wait for their elements, rounds and child flows.
+fn without_a_run() -> Vec<Case> {
+    let other = other_flow().to_string();
+    vec![
         case(
             with_element(StepState::Active { run: run_id() }, StepState::Blocked),
             1,
             &["0 of 2 are over, 1 run"],
             "its elements",
-            &[&explain("test[0]")],
+            &[&look_at("test[0]")],
         ),
-        case(in_round(), 0, &["round 2", "`build~2/fix`"], "steps of the round", &[&explain("build~2/fix")]),
+        case(in_round(), 0, &["round 2", "`build~2/fix`"], "steps of the round", &[&look_at("build~2/fix")]),
         case(
             child(other_flow(), None),
             0,
@@ -274,12 +319,25 @@ pub(super) fn steps() -> Vec<Case> {
             "that flow",
             &["orchestrator explain", &force(&other)],
         ),
+    ]
+}
+
+/// That wait for people, times and events.
+fn asked() -> Vec<Case> {
+    let (request, approve) = (request_id().to_string(), approve());
+    let reply = [format!("orchestrator message {request} 'ANSWER'"), format!("orchestrator approvals deny {request}")];
+    let event = |pipeline: Option<&str>| Wait::Event {
+        event: WaitEvent::FlowFinished,
+        pipeline: pipeline.map(str::to_owned),
+        deadline: at(-30),
+    };
+    vec![
         case(
             asking(RequestKind::Approval),
             0,
             &["asked 9s ago", "May it?", "in 1m30s it is denied"],
             "ann, but not os:5",
-            &approve,
+            &[&approve[0], &approve[1]],
         ),
         case(
             asking(RequestKind::Question { run: run_id() }),
@@ -295,7 +353,13 @@ pub(super) fn steps() -> Vec<Case> {
             "unknown",
             &[&format!("orchestrator approvals show {request}")],
         ),
-        case(flow_with(StepState::Waiting(Wait::Until { at: at(-30) })), 0, &["waits 30s more"], "time, at", &[&watch]),
+        case(
+            flow_with(StepState::Waiting(Wait::Until { at: at(-30) })),
+            0,
+            &["waits 30s more"],
+            "time, at",
+            &[&watch()],
+        ),
         case(
             flow_with(StepState::Waiting(event(None))),
             0,
@@ -314,7 +378,7 @@ pub(super) fn steps() -> Vec<Case> {
 }
 
 pub(super) fn flows() -> Vec<Case> {
-    let own = FlowId::from_uuid(Uuid::from_u128(1)).to_string();
+    let own = own();
     let (other, paused) = (other_flow().to_string(), paused_flow().to_string());
     let resume = format!("orchestrator resume {own}");
     let force = format!("orchestrator cancel {own} --force");
