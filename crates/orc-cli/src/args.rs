@@ -14,9 +14,7 @@ use orc_domain::time::Millis;
 pub(crate) use self::costs::{CostsArgs, FigureArgs, FigureForm};
 pub(crate) use self::db::{DbCommand, RemoveArgs};
 pub(crate) use self::logs::{ExportArgs, LogsArgs};
-pub(crate) use self::worktrees::{
-    DoctorArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs,
-};
+pub(crate) use self::worktrees::{DoctorArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs};
 use crate::output::OutputArgs;
 
 /// Runs teams of AI coding agents, and the commands around them, as durable pipelines.

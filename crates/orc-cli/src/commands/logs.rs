@@ -211,7 +211,8 @@ impl Logs<'_> {
                 let run = &record.run;
                 writeln!(out, "== {} attempt {} ({})", run.path, run.attempt, run.id)?;
             }
-            let mut printer = Printer::for_terminal(crate::host::colour(std::io::IsTerminal::is_terminal(&std::io::stdout())));
+            let mut printer =
+                Printer::for_terminal(crate::host::colour(std::io::IsTerminal::is_terminal(&std::io::stdout())));
             let speaks = record.run.agent.is_some() && !self.is_raw;
             let shown = self.each_line(record, |_, line| {
                 let line = if speaks { in_words(line) } else { line };
