@@ -199,7 +199,10 @@ fn refused(f: &mut std::fmt::Formatter<'_>, refusal: Refusal, model: &str, deare
                 Some(option) => write!(f, "no price is known for `{option}` of the model `{model}`: ")?,
                 None => write!(f, "no price is known for the model `{model}`: ")?,
             }
-            write!(f, "{owner} has a wall in money (`usd`), or the settings say `unpriced: refuse`")
+            write!(
+                f,
+                "{owner} has a wall in money (`usd`), or the settings say `unpriced: refuse`; name its price in the file of `prices:`"
+            )
         }
     }
 }

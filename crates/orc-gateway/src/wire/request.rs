@@ -38,9 +38,11 @@ pub enum BadRequest {
     /// It names no model.
     #[error("the request names no model: `model` has to be a text")]
     NoModel,
-    /// Its model has a name that none has: every name is a row of the ledger.
-    #[error("the name of the model has more than {MODEL_BYTES} bytes")]
-    LongModel,
+    /// Its model has a name that none has: every name is a row of the ledger, and is shown to people.
+    #[error(
+        "no model is called so: its name has more than {MODEL_BYTES} bytes, blanks around it or control characters"
+    )]
+    ModelName,
     /// A key has a value that it cannot have.
     #[error("`{key}` is {value}, and has to be {wanted}")]
     Value {
@@ -204,8 +206,9 @@ impl Request {
             _ => BadRequest::Unreadable { why: error.to_string() },
         })?;
         self.model = body.model.as_text().filter(|model| !model.is_empty()).ok_or(BadRequest::NoModel)?.to_owned();
-        if self.model.len() > MODEL_BYTES {
-            return Err(BadRequest::LongModel);
+        let is_name = |name: &str| name.len() <= MODEL_BYTES && name.trim() == name && !name.contains(char::is_control);
+        if !is_name(&self.model) {
+            return Err(BadRequest::ModelName);
         }
         self.stream = flag("stream", body.stream)?;
         if matches!(body.background, Part::Flag(true)) {

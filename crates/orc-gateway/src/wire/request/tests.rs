@@ -75,6 +75,8 @@ fn requests_that_cannot_be_judged() {
     unreadable("{\"model\":\"\"}", "names no model");
     unreadable("{\"model\":7}", "names no model");
     unreadable(&format!("{{\"model\":\"{}\"}}", "x".repeat(257)), "more than 256 bytes");
+    unreadable("{\"model\":\"m \"}", "blanks around it");
+    unreadable("{\"model\":\"m\\u001b[2J\"}", "control characters");
     unreadable("{\"model\":\"m\",\"stream\":1}", "`stream` is 1, and has to be `true` or `false`");
     unreadable("{\"model\":\"m\",\"max_tokens\":-1}", "`max_tokens` is -1, and has to be a whole number");
     unreadable("{\"model\":\"m\",\"max_tokens\":1.5}", "`max_tokens` is 1.5");
