@@ -1,6 +1,9 @@
 //! What stands below `--help`: what to type, and what one would look for next.
 
 pub(super) const FIRST: &str = "\
+To see an agent at work, without a key:
+  orchestrator demo
+
 To begin, in a repository:
   orchestrator init
   orchestrator run hello

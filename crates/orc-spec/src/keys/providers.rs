@@ -21,7 +21,11 @@ pub static PROVIDER: Table = Table {
             Sub(&SECRET),
             "Where its key is found; without it the usual variable of `anthropic` and `openai`, and none elsewhere.",
         ),
-        key("models", ListOf(&Text), "Models that it has, `*` for any characters; without it all."),
+        key(
+            "models",
+            ListOf(&Text),
+            "Models that it has, `*` for any characters; without it all, of `anthropic` at its own address `claude-*`.",
+        ),
         key(
             "script",
             Text,

@@ -73,10 +73,32 @@ pub fn named_files(source: &SourceFile) -> Vec<NamedFile> {
     found
 }
 
-/// Providers that are there when nobody names them: name, protocols, address, variable of the key.
-const KNOWN: [(&str, &[Protocol], &str, &str); 2] = [
-    ("anthropic", &[Protocol::AnthropicMessages], "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-    ("openai", &[Protocol::OpenaiResponses, Protocol::OpenaiChat], "https://api.openai.com/v1", "OPENAI_API_KEY"),
+/// A provider that is there when nobody names it.
+struct Known {
+    name: &'static str,
+    protocols: &'static [Protocol],
+    base_url: &'static str,
+    /// The variable of its key.
+    variable: &'static str,
+    /// Its models at that address: whoever asks for one finds the provider by its name.
+    models: &'static str,
+}
+
+const KNOWN: [Known; 2] = [
+    Known {
+        name: "anthropic",
+        protocols: &[Protocol::AnthropicMessages],
+        base_url: "https://api.anthropic.com",
+        variable: "ANTHROPIC_API_KEY",
+        models: "claude-*",
+    },
+    Known {
+        name: "openai",
+        protocols: &[Protocol::OpenaiResponses, Protocol::OpenaiChat],
+        base_url: "https://api.openai.com/v1",
+        variable: "OPENAI_API_KEY",
+        models: "*",
+    },
 ];
 
 /// Who answers calls of models.
@@ -170,14 +192,14 @@ pub struct Models {
 impl Models {
     pub(super) fn resolve(layers: &[PartialSettings]) -> Self {
         let mut providers = highest(layers, |layer| layer.models.providers.as_ref(), Vec::new);
-        for (name, protocols, base_url, variable) in KNOWN {
+        for Known { name, protocols, base_url, variable, models } in KNOWN {
             if providers.value.iter().all(|provider| provider.name != name) {
                 let key = Some(SecretSource::Variable(variable.to_owned()));
                 let kind = ProviderKind::Http { base_url: base_url.to_owned(), key };
                 providers.value.push(Provider {
                     name: name.to_owned(),
                     protocols: protocols.to_vec(),
-                    models: vec!["*".to_owned()],
+                    models: vec![models.to_owned()],
                     kind,
                     record: None,
                     concurrency: None,
@@ -201,7 +223,7 @@ impl Models {
             ProviderKind::Http { key: Some(SecretSource::Variable(name)), .. } => Some(name.as_str()),
             ProviderKind::Http { .. } | ProviderKind::Script { .. } | ProviderKind::Cassette { .. } => None,
         });
-        named.chain(KNOWN.iter().map(|known| known.3)).collect()
+        named.chain(KNOWN.iter().map(|known| known.variable)).collect()
     }
 }
 
@@ -243,14 +265,14 @@ fn providers(node: &Node, report: &mut Report) -> Vec<Provider> {
 
 fn provider(name: &str, node: &Node, report: &mut Report) -> Option<Provider> {
     let fields = read::fields(node, &keys::PROVIDER, report)?;
-    let known = KNOWN.iter().find(|(known, ..)| *known == name);
-    let kind = kind(&fields, (node, name), known.map(|known| (known.2, known.3)), report)?;
+    let known = KNOWN.iter().find(|known| known.name == name);
+    let kind = kind(&fields, (node, name), known.map(|known| (known.base_url, known.variable)), report)?;
     let is_made = !matches!(kind, ProviderKind::Http { .. });
     let protocols = match fields.get("protocols") {
         Some(node) => protocols(node, report)?,
         None if is_made => Protocol::ALL.to_vec(),
         None => match known {
-            Some((_, protocols, ..)) => protocols.to_vec(),
+            Some(known) => known.protocols.to_vec(),
             None => {
                 report
                     .error(Code::MissingKey, node.span, format!("the provider `{name}` does not say how it talks"))
@@ -261,7 +283,9 @@ fn provider(name: &str, node: &Node, report: &mut Report) -> Option<Provider> {
     };
     let models = match fields.get("models") {
         Some(node) => patterns(node, report)?,
-        None => vec!["*".to_owned()],
+        // Elsewhere other models may speak the same protocol.
+        None if is_made || fields.get("base_url").is_some() => vec!["*".to_owned()],
+        None => vec![known.map_or("*", |known| known.models).to_owned()],
     };
     let calls = |key: &str, report: &mut Report| {
         fields.get(key).and_then(|node| read::count(node, &format!("`{key}`"), keys::MAX_CALLS, report))
@@ -315,7 +339,7 @@ fn kind(
         (None, Some((base_url, _))) => base_url.to_owned(),
         (None, None) => {
             if !fields.has_unknown() {
-                let near = closest(name, KNOWN.iter().map(|known| known.0));
+                let near = closest(name, KNOWN.iter().map(|known| known.name));
                 let hint = near.map_or_else(String::new, |near| format!("; the one that is known is called `{near}`"));
                 report
                     .error(Code::MissingKey, node.span, format!("the provider `{name}` does not say where it is"))

@@ -26,6 +26,11 @@ fn what_is_known_is_there_without_being_named() {
     assert_eq!(http(openai), ("https://api.openai.com/v1", variable("OPENAI_API_KEY")));
     assert_eq!(anthropic.protocols, [Protocol::AnthropicMessages]);
     assert_eq!(openai.protocols, [Protocol::OpenaiResponses, Protocol::OpenaiChat]);
+    // A model finds its provider by its name, whatever keys are there.
+    assert_eq!(
+        (anthropic.models.as_slice(), openai.models.as_slice()),
+        (&["claude-*".to_owned()][..], &["*".to_owned()][..])
+    );
     assert_eq!((models.prices.value, models.unpriced.value), (None, Unpriced::TokensOnly));
 }
 
@@ -61,6 +66,12 @@ fn providers_keep_their_order_and_what_is_known_may_be_changed() {
     assert_eq!(http(anthropic), ("https://api.anthropic.com", key));
     assert_eq!((anthropic.concurrency, anthropic.requests, anthropic.tokens), (Some(4), Some(50), Some(400_000)));
     assert_eq!(anthropic.record.as_deref(), Some("tapes"));
+    assert_eq!(
+        (anthropic.models.as_slice(), local.models.as_slice()),
+        (&["claude-*".to_owned()][..], &["*".to_owned()][..])
+    );
+    let elsewhere = resolved("providers: { anthropic: { base_url: 'https://models.example' } }\n");
+    assert_eq!(elsewhere.providers.value[0].models, ["*"]);
     assert_eq!(http(local), ("http://127.0.0.1:11434/v1", None));
     assert_eq!(tape.kind, ProviderKind::Cassette { file: "tapes/one.jsonl".to_owned(), strict: true });
     assert_eq!((models.prices.value.as_deref(), models.unpriced.value), (Some("prices.yaml"), Unpriced::Refuse));
