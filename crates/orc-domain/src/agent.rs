@@ -162,11 +162,13 @@ pub enum AgentStop {
     Takeover,
     /// It ended without what it owes, however often it was told.
     Contract,
+    /// A person paused it.
+    Paused,
 }
 
 impl AgentStop {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NoToolUse,
         Self::MaxTurns,
         Self::PromptTooLong,
@@ -177,6 +179,7 @@ impl AgentStop {
         Self::Looping,
         Self::Takeover,
         Self::Contract,
+        Self::Paused,
     ];
 
     /// The word in the run log.
@@ -193,6 +196,7 @@ impl AgentStop {
             Self::Looping => "looping",
             Self::Takeover => "takeover",
             Self::Contract => "contract",
+            Self::Paused => "paused",
         }
     }
 

@@ -159,6 +159,8 @@ pub enum StopReason {
     FlowWall(Wall),
     /// The provider of its model takes no calls until then: then it runs again.
     Parked(Timestamp),
+    /// A person paused it, and it can go on where it stands: it ends at its next turn, and runs again when it may.
+    Paused,
 }
 
 /// A process, so that it can be recognised even after its number was used again.

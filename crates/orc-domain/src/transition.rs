@@ -121,6 +121,7 @@ transitions! {
     WaitEnded: "step", "Waiting(Until or Event)", "it is no longer wanted" => "Finished(Cancelled)", "";
     StepReminded: "step", "Active", "run ended without what it owes, reminders left" => "Ready", "it is told what is missing";
     StepUpstream: "step", "Active", "run failed (transientUpstream), waits left" => "Ready(not before)", "2 min, 10 min, 30 min, 2 h; holds no slot";
+    StepPaused: "step", "Active", "its paused run ended" => "Ready", "wake reason recovery; held until it is lifted, uses up no attempt";
     StepParked: "step", "Active", "its parked run ended" => "Ready(not before)", "wake reason recovery; holds no slot, uses up no attempt";
     StepAtWall: "step", "Active", "its run ended at a wall of its flow that may be raised" => "Ready", "wake reason recovery; held until it is raised";
     StepSilentAgain: "step", "Active", "run fell silent, fewer than 3 times" => "Ready", "wake reason recovery";
@@ -160,6 +161,7 @@ transitions! {
     RunHeard: "run", "Running", "RunHeard" => "Running", "when it spoke last, what it used";
     RunWall: "run", "Running", "a wall is reached" => "Running(stop)", "";
     RunFlowWall: "run", "Running", "CallRefused at a wall of its flow, `on_exhausted: wait`" => "Running(stop)", "";
+    RunPaused: "run", "Running of the built-in agent", "Hold" => "Running(stop)", "it ends at its next turn";
     RunParked: "run", "Running", "RunParked" => "Running(stop)", "its provider takes no calls";
     RunNoDeliverable: "run", "Pending or Running", "RunEnded(NoDeliverable)" => "Finished(NoDeliverable)", "";
     RunBlocked: "run", "Pending or Running", "RunEnded(Blocked)" => "Finished(Blocked)", "";

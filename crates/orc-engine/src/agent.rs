@@ -278,7 +278,7 @@ impl Draft<'_> {
     }
 
     /// The run of a step that can be written to while it goes on.
-    fn steerable(&self, no: StepNo) -> Option<RunId> {
+    pub(crate) fn steerable(&self, no: StepNo) -> Option<RunId> {
         let StepState::Active { run } = self.step(no).state else { return None };
         let goes_on = matches!(self.resident.flow.runs.get(&run)?.state, RunState::Running { stop: None, .. });
         let reads = self.profile(no).is_some_and(|profile| matches!(profile.adapter, Adapter::BuiltIn(_)));

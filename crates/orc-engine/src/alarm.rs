@@ -14,6 +14,8 @@ use crate::draft::Draft;
 
 /// How long after the end of the grace time a stop that was not confirmed is asked for again.
 pub(crate) const STOP_MARGIN: Millis = Millis::from_secs(30);
+/// How long a paused run may take to come to the end of its turn, before it is ended in the middle of it.
+const PAUSE_GRACE: Millis = Millis::from_secs(15 * 60);
 
 impl Draft<'_> {
     /// Draws the consequences of time.
@@ -77,7 +79,12 @@ impl Draft<'_> {
 
     /// Asks a live run to end; a run that was asked before keeps the first reason.
     pub(crate) fn ask_to_stop(&mut self, no: StepNo, id: RunId, reason: StopReason, forced: bool) {
-        let grace = if forced { Millis::ZERO } else { self.context.grace };
+        let grace = match (forced, reason) {
+            (true, _) => Millis::ZERO,
+            // Nobody is in a hurry: a tool or an answer that is under way may come to its end.
+            (false, StopReason::Paused) => PAUSE_GRACE,
+            (false, _) => self.context.grace,
+        };
         let again_at = self.now + grace + STOP_MARGIN;
         let mut kept = reason;
         self.edit_run(no, id, |run| {

@@ -1,5 +1,6 @@
-//! Holds: nothing of a flow, or of a step and what is below it, starts while one is there. What runs goes on, answers and
-//! times still count. Child flows are held with their parent.
+//! Holds: nothing of a flow, or of a step and what is below it, starts while one is there. What runs goes on, but for runs
+//! that can go on later where they stand: those end at their next turn and give their slots back. Answers and times still
+//! count. Child flows are held with their parent.
 
 use orc_domain::event::Fact;
 use orc_domain::flow::{FlowState, StepNo, StepState};
@@ -7,6 +8,7 @@ use orc_domain::hold::{Hold, HoldReason, HoldScope};
 use orc_domain::ids::{FlowId, HoldId};
 use orc_domain::input::Input;
 use orc_domain::path::StepPath;
+use orc_domain::run::StopReason;
 use orc_domain::time::Timestamp;
 use orc_domain::transition::Transition;
 use orc_domain::wait::Wait;
@@ -39,8 +41,22 @@ impl Draft<'_> {
         self.tell(Fact::HoldPlaced { path: step.cloned(), reason, note: note.to_owned(), until });
         self.edit_head(|head| head.holds.push(hold));
         if !matches!(reason, HoldReason::Wall(_)) {
+            self.pause_runs(step);
             let held = Input::Hold { step: None, reason: HoldReason::ParentHeld, note: note.to_owned(), until: None };
             self.tell_children(step, "hold", &held);
+        }
+    }
+
+    /// Runs that can go on where they stand give their slots back; all others come to their end.
+    fn pause_runs(&mut self, step: Option<&StepPath>) {
+        let held = |no: StepNo| step.is_none_or(|path| self.resident.ancestry(no).any(|above| above.path == *path));
+        let steps = self.resident.flow.steps.iter().filter(|step| matches!(step.state, StepState::Active { .. }));
+        let active: Vec<StepNo> = steps.map(|step| step.no).filter(|no| held(*no)).collect();
+        for no in active {
+            if let Some(run) = self.steerable(no).filter(|_| self.spec(no).idempotent) {
+                self.take(Transition::RunPaused);
+                self.ask_to_stop(no, run, StopReason::Paused, false);
+            }
         }
     }
 

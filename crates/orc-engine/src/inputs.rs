@@ -268,7 +268,9 @@ impl Draft<'_> {
             Some(reason @ (StopReason::Silence | StopReason::Looping | StopReason::Wall(_))) => {
                 self.stopped_for(no, id, reason);
             }
-            Some(reason @ (StopReason::FlowWall(_) | StopReason::Parked(_))) => self.runs_later(no, id, reason),
+            Some(reason @ (StopReason::FlowWall(_) | StopReason::Parked(_) | StopReason::Paused)) => {
+                self.runs_later(no, id, reason);
+            }
             Some(reason @ (StopReason::Cancel | StopReason::FailFast | StopReason::FinallyDeadline)) => {
                 self.take(Transition::RunCancelled);
                 self.finish_run(no, id, RunOutcome::Cancelled { reason });

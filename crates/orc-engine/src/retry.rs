@@ -46,7 +46,8 @@ impl Draft<'_> {
                 | StopReason::Looping
                 | StopReason::Wall(_)
                 | StopReason::FlowWall(_)
-                | StopReason::Parked(_),
+                | StopReason::Parked(_)
+                | StopReason::Paused,
             )
             | None => None,
         };

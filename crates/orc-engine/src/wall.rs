@@ -144,6 +144,7 @@ impl Draft<'_> {
     pub(crate) fn runs_later(&mut self, no: StepNo, id: RunId, reason: StopReason) {
         let (not_before, transition) = match reason {
             StopReason::Parked(until) => (until.max(self.now), Transition::StepParked),
+            StopReason::Paused => (self.now, Transition::StepPaused),
             _ => (self.now, Transition::StepAtWall),
         };
         self.take(Transition::RunCancelled);

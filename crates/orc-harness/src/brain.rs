@@ -264,6 +264,8 @@ struct State {
     output: Option<Value>,
     /// It said that it cannot go on.
     is_blocked: bool,
+    /// It is to end at the end of this turn.
+    is_paused: bool,
     /// Answers in this run.
     turn: u32,
     /// Which model: 0 is the first, others are its fallbacks.
@@ -397,7 +399,8 @@ impl Brain {
         let letters = std::mem::take(&mut state.letters);
         blocks.extend(letters.into_iter().map(|text| Block::Text { text }));
         state.messages.push(Message { by: Speaker::User, blocks });
-        (state.turn, state.model, state.stop, state.output, state.is_blocked) = (0, 0, None, None, false);
+        (state.turn, state.model, state.stop, state.output) = (0, 0, None, None);
+        (state.is_blocked, state.is_paused) = (false, false);
         state.recovery = Recovery::default();
         state.guard = Guard::default();
         self.ask(None, acts);
@@ -444,6 +447,11 @@ impl Brain {
 
     /// Somebody wants it to end: the answer is given up, tools are ended, and their results are waited for.
     fn stopped(&mut self, why: AgentStop, acts: &mut Vec<Act>) {
+        if why == AgentStop::Paused && !self.is_idle() && self.state.stop.is_none() {
+            // It ends when this turn has.
+            self.state.is_paused = true;
+            return;
+        }
         if self.state.stop.is_some() {
             return;
         }
@@ -497,6 +505,7 @@ impl State {
             letters: Vec::new(),
             output: None,
             is_blocked: false,
+            is_paused: false,
             turn: 0,
             model: 0,
             recovery: Recovery::default(),

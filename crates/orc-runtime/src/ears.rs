@@ -145,6 +145,7 @@ pub(crate) const fn word_of(reason: StopReason) -> AgentStop {
     match reason {
         StopReason::Silence => AgentStop::Silence,
         StopReason::Looping => AgentStop::Looping,
+        StopReason::Paused => AgentStop::Paused,
         StopReason::Wall(_) | StopReason::FlowWall(_) => AgentStop::Spend,
         StopReason::Cancel
         | StopReason::FailFast

@@ -351,6 +351,7 @@ pub(crate) fn stop_words(reason: StopReason) -> &'static str {
         StopReason::Looping => "it did the same again and again",
         StopReason::Wall(_) => "its budget is reached",
         StopReason::FlowWall(_) => "the budget of its flow is reached",
+        StopReason::Paused => "a person paused it",
         StopReason::Parked(_) => "the provider of its model takes no calls for now",
     }
 }

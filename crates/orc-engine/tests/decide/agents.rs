@@ -3,6 +3,7 @@
 use orc_domain::agent::{AgentStop, Statistics, Usage};
 use orc_domain::event::Fact;
 use orc_domain::flow::{FlowOutcome, StepState};
+use orc_domain::hold::HoldReason;
 use orc_domain::effect::EffectKind;
 use orc_domain::input::Input;
 use orc_domain::profile::{Adapter, BuiltIn};
@@ -179,6 +180,43 @@ fn the_built_in_agent_reads_while_it_works() {
     scene.started("a");
     scene.cancel();
     assert_eq!(scene.write("a", 3).transitions, [Transition::MessageLate]);
+}
+
+#[test]
+fn the_built_in_agent_is_paused_at_its_next_turn_and_goes_on_when_it_may() {
+    let own = |name: &str| {
+        let mut pipeline = fixture::pipeline(vec![agent("a", "coder"), agent("b", "coder").not_idempotent(), step("c")], vec![]);
+        for profile in pipeline.agents.values_mut().filter(|profile| profile.name == name) {
+            profile.adapter = Adapter::BuiltIn(BuiltIn::default());
+        }
+        pipeline
+    };
+    let mut scene = Scene::begin_with(own("coder"), 4);
+    for path in ["a", "b", "c"] {
+        scene.started(path);
+    }
+    let (hold, lift) = (
+        Input::Hold { step: None, reason: HoldReason::Paused, note: String::new(), until: None },
+        Input::Lift { step: None, reason: HoldReason::Paused },
+    );
+    let run = scene.run("a");
+    // What must not run twice, and what is no agent of ours, comes to its end.
+    let stops = stops(&scene.hear(hold));
+    assert_eq!(stops.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), [StopReason::Paused]);
+    assert!(stops[0].1 > GRACE, "nobody is in a hurry: {stops:?}");
+    let ended = scene.hear(Input::RunEnded { run, ending: killed(), told: None });
+    assert_eq!(starts(&ended), Vec::<String>::new());
+    assert!(ended.transitions.contains(&Transition::StepPaused));
+    assert_eq!(starts(&scene.hear(lift)), ["a"]);
+    assert_eq!(wake(&scene, "a"), WakeReason::Recovery { lost: run });
+}
+
+fn killed() -> orc_domain::input::Ending {
+    orc_domain::input::Ending::Failed(orc_domain::run::Failure {
+        family: orc_domain::run::ErrorFamily::Unknown,
+        cause: orc_domain::run::Cause::Exit(0),
+        detail: String::new(),
+    })
 }
 
 #[test]

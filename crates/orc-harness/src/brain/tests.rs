@@ -231,6 +231,26 @@ fn who_is_asked_to_end_waits_for_what_runs() {
 }
 
 #[test]
+fn who_is_paused_ends_its_turn_first() {
+    let pause = || Heard::Stop { why: StopWord(AgentStop::Paused) };
+    let mut brain = woken();
+    said(&mut brain, vec![call("a", "Edit")]);
+    assert!(brain.hear(pause()).is_empty());
+    said(&mut brain, vec![call("b", "Read"), Said::Ended(Ended::Calls)]);
+    assert_eq!(short(&result(&mut brain, "a", false)), ["use b"]);
+    assert_eq!(short(&result(&mut brain, "b", false)), ["end paused"]);
+    let acts = brain.hear(Heard::Woken { text: "Go on.".to_owned() });
+    assert_eq!(short(&acts), ["ask claude-first-4-6 16384 stream"]);
+    // Whoever is done is done.
+    assert!(brain.hear(pause()).is_empty());
+    assert_eq!(short(&said(&mut brain, vec![text("Done."), Said::Ended(Ended::Said)])), ["end no_tool_use"]);
+    // Whoever is to end at once does.
+    let mut brain = woken();
+    brain.hear(pause());
+    assert_eq!(short(&brain.hear(Heard::Stop { why: StopWord(AgentStop::Abort) })), ["hang up", "end abort"]);
+}
+
+#[test]
 fn what_is_submitted_is_checked_and_ends_the_run() {
     let mut settings = settings();
     settings.tools[5].offer.schema = json!({ "type": "object", "required": ["verdict"] });

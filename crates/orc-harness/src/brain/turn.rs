@@ -270,6 +270,9 @@ impl Brain {
             let message = format!("it took {most} turns, which is all that its profile allows (`maxTurns`)");
             return self.fail(ErrorFamily::Unknown, message, Some(AgentStop::MaxTurns), acts);
         }
+        if self.state.is_paused {
+            return self.leave(Leave::Asked(AgentStop::Paused), acts);
+        }
         self.ask(None, acts);
     }
 

@@ -228,5 +228,5 @@ pub(super) fn has_begun(old: Option<&Step>, new: &Step) -> bool {
 /// A run that was stopped in the middle and whose step goes on with another one.
 fn goes_on_later(run: &Run) -> bool {
     let RunState::Finished { outcome: RunOutcome::Cancelled { reason }, .. } = &run.state else { return false };
-    matches!(reason, StopReason::FlowWall(_) | StopReason::Parked(_))
+    matches!(reason, StopReason::FlowWall(_) | StopReason::Parked(_) | StopReason::Paused)
 }

@@ -142,6 +142,7 @@ fn stop_reason() -> impl Strategy<Value = StopReason> {
         Just(StopReason::StartDeadline),
         Just(StopReason::Silence),
         Just(StopReason::Looping),
+        Just(StopReason::Paused),
         wall().prop_map(StopReason::Wall),
         wall().prop_map(StopReason::FlowWall),
         time().prop_map(StopReason::Parked),
