@@ -4,7 +4,7 @@ use orc_domain::event::{Event, Fact};
 use orc_domain::flow::StepOutcome;
 use orc_domain::hold::HoldReason;
 use orc_domain::principal::Principal;
-use orc_domain::run::{Cause, Failure, RunOutcome, WakeReason};
+use orc_domain::run::{Cause, Failure, RunOutcome, StopReason, WakeReason};
 use orc_domain::time::Timestamp;
 
 use super::View;
@@ -108,7 +108,14 @@ fn run_words(fact: &Fact) -> Option<String> {
             Some(run_failed(*attempt, failure))
         }
         Fact::CommandRunCompleted { .. } => None,
-        Fact::RunStopRequested { forced, .. } => Some((if *forced { "gets KILL" } else { "gets TERM" }).to_owned()),
+        Fact::RunStopRequested { forced, reason, .. } => Some(
+            match (forced, reason) {
+                (true, _) => "gets KILL",
+                (false, StopReason::Paused) => "ends its turn, and goes on later",
+                (false, _) => "gets TERM",
+            }
+            .to_owned(),
+        ),
         _ => None,
     }
 }
