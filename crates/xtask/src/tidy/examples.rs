@@ -1,5 +1,5 @@
-//! Every pipeline that we show compiles, with the agents in `agents/`: the files in `pipelines/`, those that `init` writes,
-//! and the blocks in documents that have `steps:`.
+//! Every pipeline that we show compiles, with the agents in `agents/` beside its folder: the files in `pipelines/`, those that
+//! `init` and `demo` write, and the blocks in documents that have `steps:`.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,17 @@ use orc_spec::{Library, SourceFile, compile, compile_profile};
 use super::{Violation, documents};
 use crate::tree::Tree;
 
-const FOLDERS: [&str; 2] = ["pipelines/", "crates/orc-cli/src/commands/init/"];
+const PIPELINES: &str = "pipelines/";
+const AGENTS: &str = "agents/";
+const FOLDERS: [&str; 2] = [PIPELINES, "crates/orc-cli/src/commands/init/"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     let text_of = |path: &str| tree.text(path).map(str::to_owned).ok_or_else(|| "there is no such file".to_owned());
-    let agents = agents(tree, &mut violations);
-    let library = Library { pipelines: &text_of, schemas: &text_of, agents: &agents, ..Library::empty() };
+    let (agents, none) = (agents(tree, &mut violations), BTreeMap::new());
     let mut check_pipeline = |path: &str, above: usize, text: &str| {
+        let agents = agents.get(workspace(path, PIPELINES)).unwrap_or(&none);
+        let library = Library { pipelines: &text_of, schemas: &text_of, agents, ..Library::empty() };
         let source = SourceFile::new(path, text);
         tell((&source, above), &compile(&source, &library).diagnostics, &mut violations);
     };
@@ -32,6 +35,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// The folder that has such a folder, with the `/` at its end: a workspace may stand inside of another one.
+fn workspace<'a>(path: &'a str, folder: &str) -> &'a str {
+    let is_whole = |at: &usize| *at == 0 || path[..*at].ends_with('/');
+    path.rfind(folder).filter(is_whole).map_or("", |at| &path[..at])
 }
 
 fn is_pipeline(block: &str) -> bool {
@@ -56,15 +65,18 @@ fn blocks(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
-/// The profiles in `agents/`, which compile like everything that we show.
-fn agents(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String, Profile> {
+/// The profiles in each `agents/`, by workspace, which compile like everything that we show.
+fn agents(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String, BTreeMap<String, Profile>> {
     let schema = |path: &str| tree.text(path).map(str::to_owned).ok_or_else(|| "there is no such file".to_owned());
-    let mut agents = BTreeMap::new();
-    for (path, text) in tree.files().filter(|(path, _)| path.starts_with("agents/") && path.ends_with(".md")) {
+    let is_agent =
+        |path: &str| path.starts_with(AGENTS) || (path.starts_with(PIPELINES) && path.contains(&format!("/{AGENTS}")));
+    let mut agents: BTreeMap<String, BTreeMap<String, Profile>> = BTreeMap::new();
+    for (path, text) in tree.files().filter(|(path, _)| is_agent(path) && path.ends_with(".md")) {
         let source = SourceFile::new(path, text);
         let compiled = compile_profile(&source, &schema, None);
         tell((&source, 0), &compiled.diagnostics, violations);
-        agents.extend(compiled.profile.map(|profile| (profile.name.clone(), profile)));
+        let of_workspace = agents.entry(workspace(path, AGENTS).to_owned()).or_default();
+        of_workspace.extend(compiled.profile.map(|profile| (profile.name.clone(), profile)));
     }
     agents
 }
@@ -103,6 +115,16 @@ mod tests {
         assert_eq!(lines("pipelines/a.yaml", text), [3, 4]);
         assert_eq!(lines("agents/coder.md", coder.1), [0; 0]);
         assert_eq!(lines("agents/coder.md", &coder.1.replace("adapter", "adaptor")).first(), Some(&2));
+    }
+
+    #[test]
+    fn a_workspace_inside_of_another_has_agents_of_its_own() {
+        let text = "worktree: in_place\nsteps:\n  a: { agent: fixer, prompt: x }\n";
+        let fixer = |path| (path, "---\nadapter: command\ncommand: [x]\n---\nWork.\n");
+        let inner = ("pipelines/demo/pipelines/a.yaml", text);
+        assert_eq!(check(&Tree::of(&[inner, fixer("pipelines/demo/agents/fixer.md")])).len(), 0);
+        assert_eq!(check(&Tree::of(&[inner, fixer("agents/fixer.md")])).len(), 1);
+        assert_eq!(check(&Tree::of(&[("pipelines/a.yaml", text), fixer("pipelines/demo/agents/fixer.md")])).len(), 1);
     }
 
     #[test]
