@@ -273,6 +273,8 @@ impl Gateway for ModelGateway {
             let runs: Vec<RunId> = self.inner.ways().keys().copied().collect();
             join_all(runs.into_iter().map(|run| self.inner.close(run))).await;
             self.inner.beside.end().await;
+            // Each instance has one of its own: without this they would gather. One that is not empty stays.
+            let _ = std::fs::remove_dir(&self.inner.sockets);
         }
         .boxed()
     }

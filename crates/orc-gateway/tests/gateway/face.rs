@@ -56,6 +56,8 @@ async fn a_socket_is_for_its_owner_and_gone_when_its_run_is() {
     std::fs::write(&door.socket, "").unwrap();
     let door = scene.open(1, Vec::new()).await;
     assert_eq!(told(post(&door, "/v1/messages").send().await.unwrap()).await.0, 200);
+    scene.gateway.end().await;
+    assert!(!scene.sockets.exists(), "the place of sockets goes with its instance");
 }
 
 #[tokio::test]
