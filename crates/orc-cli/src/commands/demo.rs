@@ -78,9 +78,9 @@ fn beginning(root: &Path, model: &str, provider: Option<&str>) -> String {
 
 fn ending(model: &str, provider: Option<&str>) -> String {
     match provider {
-        None => "The model was a script, not a real one: nothing left this machine, and what it costs is invented (prices.yaml).\n"
+        None => "\nThe model was a script, not a real one: nothing left this machine, and what it costs is invented (prices.yaml).\n"
             .to_owned(),
-        Some(provider) => format!("The model was a real one: `{model}` of the provider `{provider}`.\n"),
+        Some(provider) => format!("\nThe model was a real one: `{model}` of the provider `{provider}`.\n"),
     }
 }
 
