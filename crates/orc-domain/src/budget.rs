@@ -113,6 +113,9 @@ mod tests {
         assert_eq!(budget.reached(&used(3, 500_000), 2), None);
         let figures = budget.figures(Wall::Usd, &used(0, 1_250_000), 2).map(|figures| figures.told(Wall::Usd));
         assert_eq!(figures.as_deref(), Some("$1.25 of $1.00 are used"));
+        let short = |spent, needed| Shortfall { limit: 1_000_000, spent, needed, ..Shortfall::default() };
+        let raises = [short(0, 1_005_828), short(0, 2_005_828), short(400_000, 900_000), short(1_250_000, 0)];
+        assert_eq!(raises.map(|short| (short.raises(1), short.raises(2))), [(1, 1), (2, 3), (1, 1), (1, 1)]);
         assert_eq!(budget.figures(Wall::Time, &used(0, 0), 1), None);
         assert_eq!(Budget::default().reached(&used(u64::MAX, i64::MAX), 1), None);
     }

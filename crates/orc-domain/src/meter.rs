@@ -236,6 +236,13 @@ pub struct Shortfall {
 }
 
 impl Shortfall {
+    /// How often the wall has to be raised by what it was at first before the call passes; the limit counts `times` times now.
+    #[must_use]
+    pub fn raises(&self, times: u32) -> u64 {
+        let step = (self.limit / u64::from(times.max(1))).max(1);
+        self.spent.saturating_add(self.needed).saturating_sub(self.limit).div_ceil(step).max(1)
+    }
+
     /// In words, numbers with their units.
     #[must_use]
     pub fn told(&self, wall: Wall) -> String {

@@ -8,6 +8,7 @@ use orc_domain::budget::Wall;
 use orc_domain::event::Fact;
 use orc_domain::flow::{StepNo, StepOutcome, StepState};
 use orc_domain::ids::{ContentHash, MessageId, RequestId, RunId};
+use orc_domain::meter::Shortfall;
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestKind, RequestState, Standing};
 use orc_domain::run::{Cause, ErrorFamily, Failure, Message, WakeReason};
@@ -243,10 +244,20 @@ impl Draft<'_> {
     }
 
     /// Asks whether a wall may be raised.
-    pub(crate) fn open_wall_request(&mut self, wall: Wall, figures: &str, timeout: Millis) {
+    pub(crate) fn open_wall_request(
+        &mut self,
+        (wall, short): (Wall, Option<Shortfall>),
+        figures: &str,
+        timeout: Millis,
+    ) {
         let raised = self.resident.flow.head.raised;
         let figures = if figures.is_empty() { String::new() } else { format!(": {figures}") };
-        let message = format!("The budget of `{}` is reached{figures}. Raise it by as much again?", wall.word());
+        let raises = match short.map_or(1, |short| short.raises(raised)) {
+            1 => String::new(),
+            several => format!(" That call needs it {several} times."),
+        };
+        let message =
+            format!("The budget of `{}` is reached{figures}. Raise it by as much again?{raises}", wall.word());
         let (label, kind) = (format!("wall {}#{raised}", wall.word()), RequestKind::Wall(wall));
         let request = self.request(Question { label, step: None, kind, message, timeout });
         self.open(request);

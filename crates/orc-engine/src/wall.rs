@@ -70,7 +70,7 @@ impl Draft<'_> {
                 self.take(Transition::FlowWallWaits);
                 self.hold(None, HoldReason::Wall(wall), &figures, None);
                 self.edit_head(|head| head.time_over = None);
-                self.open_wall_request(wall, &figures, patience);
+                self.open_wall_request((wall, short), &figures, patience);
             }
         }
     }
