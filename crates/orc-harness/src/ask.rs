@@ -60,7 +60,10 @@ pub(crate) fn ask(asker: Asker, question: Question, patient: bool) -> Saying {
 }
 
 fn is_over(said: &[Said]) -> bool {
-    matches!(said.last(), Some(Said::Ended(Ended::Said | Ended::Calls | Ended::OutputLimit | Ended::Refused | Ended::Overflow)))
+    matches!(
+        said.last(),
+        Some(Said::Ended(Ended::Said | Ended::Calls | Ended::OutputLimit | Ended::Refused | Ended::Overflow))
+    )
 }
 
 async fn begin(

@@ -53,7 +53,11 @@ pub fn system(profile: &Profile, names: &Names, tools: &[Tool], facts: &Facts, w
         identity(profile, names),
         HOW.to_owned(),
         place(facts),
-        if profile.system_prompt.trim().is_empty() { DEFAULT.to_owned() } else { profile.system_prompt.trim().to_owned() },
+        if profile.system_prompt.trim().is_empty() {
+            DEFAULT.to_owned()
+        } else {
+            profile.system_prompt.trim().to_owned()
+        },
         profile.role.as_ref().map(|role| format!("# Your role\n{role}")).unwrap_or_default(),
         mode(profile.mode, tools),
         agents(tools, workers),
@@ -144,7 +148,9 @@ fn agents(tools: &[Tool], workers: &[Profile]) -> String {
     if !tools.iter().any(|tool| tool.kind == Kind::Agent) || workers.is_empty() {
         return String::new();
     }
-    let mut text = String::from("# Agents that you may start with Agent\nEach works in the same directory, sees nothing of this conversation, and tells you its last answer.");
+    let mut text = String::from(
+        "# Agents that you may start with Agent\nEach works in the same directory, sees nothing of this conversation, and tells you its last answer.",
+    );
     for worker in workers {
         let about = worker.description.as_deref().unwrap_or("no description");
         let _ = write!(text, "\n- {}: {about}", worker.name);

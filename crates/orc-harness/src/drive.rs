@@ -44,8 +44,13 @@ pub(crate) type Say = Arc<dyn Fn(Timestamp, &str) + Send + Sync>;
 /// Starts another agent: what it says in the end, and whether it failed.
 pub(crate) trait Spawns: Send + Sync {
     /// Runs it to its end. Cancelled, it ends soon and answers all the same.
-    fn spawn(&self, call: ToolCall, agent: String, prompt: String, cancel: CancellationToken)
-    -> BoxFuture<'static, (String, bool)>;
+    fn spawn(
+        &self,
+        call: ToolCall,
+        agent: String,
+        prompt: String,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, (String, bool)>;
 }
 
 /// How a brain came to its end, and its last words.
@@ -162,7 +167,9 @@ impl Driver {
                 let cancel = way.cancels.entry(call.id.clone()).or_default().clone();
                 let (id, spawned) = (call.id.clone(), self.spawns.spawn(call, agent, prompt, cancel));
                 way.doing.push(
-                    spawned.map(|(text, failed)| Heard::Result { call: id, text, failed, seen: BTreeMap::new() }).boxed(),
+                    spawned
+                        .map(|(text, failed)| Heard::Result { call: id, text, failed, seen: BTreeMap::new() })
+                        .boxed(),
                 );
             }
             Act::Cancel { call } => way.cancels.get(&call).into_iter().for_each(CancellationToken::cancel),

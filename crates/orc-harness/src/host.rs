@@ -199,7 +199,11 @@ impl HostPlace {
         let mut state = self.state.lock().await;
         state.is_closed = true;
         if let Some(talk) = state.talk.take() {
-            if now { talk.kill() } else { talk.leave() }
+            if now {
+                talk.kill()
+            } else {
+                talk.leave()
+            }
             let over = tokio::select! {
                 over = talk.over() => over,
                 () = self.clock.sleep(LEAVE_WITHIN) => {

@@ -183,7 +183,8 @@ async fn carry(
         })
     };
     let place = shared.places.place(Launch { tap: None, stdin: None, ..begin.place.clone() });
-    let whole = AssertUnwindSafe(loop_of(&shared, built_in, begin, (record, inbox, Arc::clone(&place), Arc::clone(&say))));
+    let whole =
+        AssertUnwindSafe(loop_of(&shared, built_in, begin, (record, inbox, Arc::clone(&place), Arc::clone(&say))));
     let was_killed = tokio::select! {
         whole = whole.catch_unwind() => {
             if whole.is_err() {

@@ -56,6 +56,8 @@ fn kind(tool: &HandTool) -> Kind {
     match tool.name {
         "Bash" => Kind::Shell,
         _ if tool.reads_only => Kind::Reads,
+        // It ends what `Bash` began, and touches no file.
+        "KillShell" => Kind::Reads,
         _ => Kind::Changes,
     }
 }

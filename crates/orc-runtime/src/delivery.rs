@@ -224,7 +224,7 @@ async fn claim(shell: &Shell, starts: &[Start]) -> Option<Vec<Guarded>> {
 async fn start_one(shell: &Arc<Shell>, flow: FlowId, run: RunId, what: StartWhat) {
     let started = match what {
         StartWhat::Command(command) => {
-            launch_of(shell, flow, run, command).await.map(|launch| (Work::Program(launch), None))
+            launch_of(shell, flow, run, command).await.map(|launch| (Work::Program(Box::new(launch)), None))
         }
         StartWhat::Agent(call) => agents::launch(shell, flow, run, *call).await.map(|(work, ear)| (work, Some(ear))),
         StartWhat::Join(path, copy) => return join(shell, flow, run, (path, copy)).await,
@@ -238,7 +238,7 @@ async fn start_one(shell: &Arc<Shell>, flow: FlowId, run: RunId, what: StartWhat
     };
     shell.router.expect_report(run, flow, ear.clone());
     let started = match work {
-        Work::Program(launch) => shell.executor.start(launch).await.map_err(|error| {
+        Work::Program(launch) => shell.executor.start(*launch).await.map_err(|error| {
             let ending = ending_of_start(&error);
             Input::RunEnded { run, ending, told: None }
         }),

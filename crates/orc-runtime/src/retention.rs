@@ -137,8 +137,7 @@ impl Removable {
         let (mut stuck, mut failures) = (BTreeSet::new(), Vec::new());
         let logs = self.logs.iter().map(|(flow, _)| (flow, data.logs().join(flow.file_name())));
         // What agents said to each other and to models goes with what their runs said.
-        let conversations =
-            self.logs.iter().map(|(flow, _)| (flow, data.conversations().join(flow.file_name())));
+        let conversations = self.logs.iter().map(|(flow, _)| (flow, data.conversations().join(flow.file_name())));
         let artifacts = self.artifacts.iter().map(|(flow, _)| (flow, data.artifacts(*flow)));
         for (flow, directory) in logs.chain(conversations).chain(artifacts) {
             if stop() {

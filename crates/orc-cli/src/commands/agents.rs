@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use orc_domain::profile::{Adapter, Profile};
+use orc_domain::profile::{Adapter, BuiltIn, Profile};
 use serde_json::{Value, json};
 
 use crate::agents::{AgentFile, read_agents};
@@ -94,7 +94,17 @@ fn text(agent: &AgentFile, profile: &Profile) -> String {
         row("description", &clean_line(description, 200));
     }
     row("adapter", profile.adapter.word());
-    row("command", &json!(argv).to_string());
+    if !argv.is_empty() {
+        row("command", &json!(argv).to_string());
+    }
+    if let Some(model) = &profile.model {
+        row("model", model);
+    }
+    if let Adapter::BuiltIn(built_in) = &profile.adapter {
+        for (name, value) in own_rows(built_in, profile) {
+            row(name, &value);
+        }
+    }
     if let Some(role) = &profile.role {
         row("role", role);
     }
@@ -111,6 +121,24 @@ fn text(agent: &AgentFile, profile: &Profile) -> String {
     row("hash", &hash(profile));
     let prompt = if profile.system_prompt.is_empty() { "(no system prompt)" } else { &profile.system_prompt };
     format!("{}\n{}\n", table.text(""), clean_lines(prompt))
+}
+
+/// What only the built-in agent has.
+fn own_rows(built_in: &BuiltIn, profile: &Profile) -> Vec<(&'static str, String)> {
+    let schema = profile.output.as_ref();
+    let tools = orc_harness::tools::of(built_in, profile.mode, schema, &built_in.workers);
+    let names: Vec<String> = tools.into_iter().map(|tool| tool.offer.name).collect();
+    let told = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    let rows = [
+        ("fallback models", Some(built_in.fallback_models.join(", "))),
+        ("effort", built_in.effort.map(|effort| effort.word().to_owned())),
+        ("turns", built_in.max_turns.map(|most| format!("at most {most}"))),
+        ("tools", Some(names.join(", "))),
+        ("workers", Some(built_in.workers.join(", "))),
+        ("memory files", Some(told(built_in.memory))),
+        ("told of git", Some(told(built_in.git))),
+    ];
+    rows.into_iter().filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?))).collect()
 }
 
 /// A text of several lines, without what steers a terminal.
@@ -152,6 +180,11 @@ fn document(agent: &AgentFile, profile: &Profile) -> Value {
         "description": profile.description,
         "adapter": profile.adapter.word(),
         "command": argv,
+        "model": profile.model,
+        "built_in": match &profile.adapter {
+            Adapter::BuiltIn(built_in) => json!(built_in),
+            Adapter::Command { .. } => Value::Null,
+        },
         "role": profile.role,
         "mode": profile.mode.word(),
         "silence_timeout_ms": profile.silence_timeout,

@@ -36,7 +36,9 @@ pub(crate) async fn run(context: &Context, args: PauseArgs) -> CommandResult {
     );
     let said = Said {
         command: "pause",
-        done: format!("{what} is paused: nothing new starts, what runs goes on, built-in agents to the end of their turn; {lasts}"),
+        done: format!(
+            "{what} is paused: nothing new starts, what runs goes on, built-in agents to the end of their turn; {lasts}"
+        ),
         vain: format!("{what} cannot be paused: it ended or was paused in the meantime"),
     };
     let change = Change::Pause { flow: id, step, note: args.reason.unwrap_or_default(), until };

@@ -58,8 +58,10 @@ pub(crate) async fn run(context: &Context, args: ReplayArgs) -> CommandResult {
 
 fn one(path: &Path, lines: &[Line], run: RunId) -> CommandResult<Replayed> {
     replay(lines, run).map_err(|error| {
-        Failure::new(Exit::FlowFailed, format!("{run} does not go as it was recorded: {error}"))
-            .hint(format!("the record is `{}`; another version of the orchestrator may have written it", path.display()))
+        Failure::new(Exit::FlowFailed, format!("{run} does not go as it was recorded: {error}")).hint(format!(
+            "the record is `{}`; another version of the orchestrator may have written it",
+            path.display()
+        ))
     })
 }
 

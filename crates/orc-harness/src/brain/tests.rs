@@ -120,9 +120,8 @@ fn reads_run_beside_each_other_and_changes_alone() {
 #[test]
 fn what_cannot_be_done_is_answered_at_once() {
     let mut brain = woken();
-    let broken = |id: &str, input| {
-        Said::Block(Block::Call(ToolCall { id: id.to_owned(), name: "Read".to_owned(), input }))
-    };
+    let broken =
+        |id: &str, input| Said::Block(Block::Call(ToolCall { id: id.to_owned(), name: "Read".to_owned(), input }));
     let pieces = vec![
         call("a", "Teleport"),
         broken("b", ToolInput::Broken("{\"path\": ".to_owned())),
@@ -164,7 +163,10 @@ fn an_answer_that_is_cut_gets_more_room_and_then_goes_on() {
         assert_eq!(cut(&mut brain), ["ask claude-first-4-6 128000 stream"]);
     }
     assert_eq!(brain.messages().len(), 7, "what was cut at the end is kept, and it is told to go on");
-    assert_eq!(cut(&mut brain), ["unknown: its answers were cut at the limit of their length 4 times in a row", "end failed"]);
+    assert_eq!(
+        cut(&mut brain),
+        ["unknown: its answers were cut at the limit of their length 4 times in a row", "end failed"]
+    );
     let mut pinned = Brain::new(Settings { max_output: Some(4096), ..settings() }).unwrap();
     pinned.hear(Heard::Woken { text: "Do it.".to_owned() });
     assert_eq!(cut(&mut pinned), ["ask claude-first-4-6 4096 stream"], "what somebody pinned is not raised");
@@ -210,7 +212,10 @@ fn letters_are_read_at_the_next_boundary() {
     let mut brain = woken();
     said(&mut brain, vec![text("I am")]);
     assert!(brain.hear(Heard::Letters { texts: vec!["Stop that.".to_owned()] }).is_empty());
-    assert_eq!(short(&said(&mut brain, vec![text(" done."), Said::Ended(Ended::Said)])), ["ask claude-first-4-6 16384 stream"]);
+    assert_eq!(
+        short(&said(&mut brain, vec![text(" done."), Said::Ended(Ended::Said)])),
+        ["ask claude-first-4-6 16384 stream"]
+    );
     let last = brain.messages().last().unwrap();
     assert_eq!(last.blocks, [Block::Text { text: "Stop that.".to_owned() }]);
 }
@@ -281,7 +286,9 @@ fn turns_are_counted_and_repetition_ends_it() {
     let mut ended = None;
     for turn in 0..20 {
         let acts = said(&mut brain, vec![Said::Block(Block::Call(same.clone())), Said::Ended(Ended::Calls)]);
-        let Some(id) = short(&acts).into_iter().find_map(|act| act.strip_prefix("use ").map(str::to_owned)) else { break };
+        let Some(id) = short(&acts).into_iter().find_map(|act| act.strip_prefix("use ").map(str::to_owned)) else {
+            break;
+        };
         let heard = Heard::Result { call: id, text: "same".to_owned(), failed: false, seen: BTreeMap::new() };
         if let Some(last) = short(&brain.hear(heard)).last().filter(|last| last.starts_with("end")) {
             ended = Some((turn, last.clone()));

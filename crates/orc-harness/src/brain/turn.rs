@@ -170,7 +170,9 @@ impl Brain {
                 let why = "the model says that the conversation is longer than what it can read".to_owned();
                 return self.fail(ErrorFamily::Unknown, why, Some(AgentStop::PromptTooLong), acts);
             }
-            Ended::OutputLimit if calls.is_empty() && self.settings.may_raise(self.state.model, self.state.recovery.raises) => {
+            Ended::OutputLimit
+                if calls.is_empty() && self.settings.may_raise(self.state.model, self.state.recovery.raises) =>
+            {
                 self.state.recovery.raises += 1;
                 if answer.says_something() {
                     acts.push(Act::Tell(Event::Retracted));
@@ -196,8 +198,7 @@ impl Brain {
                 self.go_on(Vec::new(), Some(GO_ON.to_owned()), acts);
             }
             Ended::OutputLimit => {
-                let why =
-                    format!("its answers were cut at the limit of their length {} times in a row", MOST_CUTS + 1);
+                let why = format!("its answers were cut at the limit of their length {} times in a row", MOST_CUTS + 1);
                 self.fail(ErrorFamily::Unknown, why, None, acts);
             }
             Ended::Refused => {

@@ -271,7 +271,9 @@ impl Talking {
     /// Tells everybody who still waits that it is gone.
     fn lose(&mut self, report: Option<Report>) -> Option<Report> {
         let why = match &report {
-            Some(Report { exit: Exit::Code(code), last_line, .. }) if last_line.is_empty() => format!("exit code {code}"),
+            Some(Report { exit: Exit::Code(code), last_line, .. }) if last_line.is_empty() => {
+                format!("exit code {code}")
+            }
             Some(Report { exit: Exit::Code(code), last_line, .. }) => format!("exit code {code}: {last_line}"),
             Some(Report { exit: Exit::Signal(signal), .. }) => format!("ended by signal {signal}"),
             None => "nobody knows why".to_owned(),

@@ -59,9 +59,8 @@ fn a_difference_is_named() {
         stream: true,
     };
     let (one, other) = (question(&["a", "b", "c"]), question(&["a", "x", "c"]));
-    let difference = |one: &Question, other: &Question| {
-        Print::of(one, 1).difference(&Print::of(other, 1), 1, &other.messages)
-    };
+    let difference =
+        |one: &Question, other: &Question| Print::of(one, 1).difference(&Print::of(other, 1), 1, &other.messages);
     assert_eq!(difference(&one, &one), None);
     assert_eq!(difference(&one, &other).unwrap(), "message 2 differs: text `x`");
     assert_eq!(difference(&one, &question(&["a", "b"])).unwrap(), "message 3 differs: one has more messages");

@@ -68,12 +68,16 @@ impl Family {
 
     async fn run(self, call: ToolCall, agent: String, prompt: String, cancel: CancellationToken) -> (String, bool) {
         if self.depth >= MAX_WORKER_DEPTH {
-            let text = format!("Not done: agents may start agents {MAX_WORKER_DEPTH} levels deep, and this one is at the last. Do it yourself.");
+            let text = format!(
+                "Not done: agents may start agents {MAX_WORKER_DEPTH} levels deep, and this one is at the last. Do it yourself."
+            );
             return (text, true);
         }
         let left = self.tree.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_err() {
-            let text = format!("Not done: {MAX_WORKER_SPAWNS} agents were started in this run, which is all there may be. Do it yourself.");
+            let text = format!(
+                "Not done: {MAX_WORKER_SPAWNS} agents were started in this run, which is all there may be. Do it yourself."
+            );
             return (text, true);
         }
         // It waits for its turn: others of this tree are at work.
@@ -139,7 +143,8 @@ fn shown_below(say: &Say, call: &ToolCall, agent: &str) -> Say {
     let (say, id, agent) = (Arc::clone(say), call.id.clone(), agent.to_owned());
     Arc::new(move |at, line| {
         let inner: Value = serde_json::from_str(line).unwrap_or_default();
-        let line = json!({ "type": "tool", "name": "Agent", "state": "progress", "id": id, "agent": agent, "event": inner });
+        let line =
+            json!({ "type": "tool", "name": "Agent", "state": "progress", "id": id, "agent": agent, "event": inner });
         say(at, &line.to_string());
     })
 }

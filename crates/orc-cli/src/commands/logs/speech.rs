@@ -82,12 +82,21 @@ fn own_words(event: &Value) -> Option<String> {
                 }
                 ("progress", None) => Some(format!("{name} goes on: {}", shown(text("text")?))),
                 ("started", _) => Some(begins(name, event.get("input")?)),
-                ("finished", _) => Some(format!("{name} is through\n{}", shown(text("text")?))),
-                ("failed", _) => Some(format!("{name} failed\n{}", shown(text("text")?))),
+                ("finished", _) => Some(format!("> {}", result(name, text("text")?))),
+                ("failed", _) => Some(format!("> failed: {}", shown(text("text")?))),
                 _ => None,
             }
         }
         _ => None,
+    }
+}
+
+/// What came of a call. Of a change its diff was shown when it began.
+fn result(name: &str, text: &str) -> String {
+    match name {
+        "Edit" | "MultiEdit" => text.lines().next().unwrap_or_default().to_owned(),
+        _ if text.trim().is_empty() => "(nothing)".to_owned(),
+        _ => shown(text),
     }
 }
 
@@ -173,7 +182,7 @@ mod tests {
             ),
             (
                 r#"{"type":"tool","name":"Bash","state":"failed","id":"a","text":"no\n[exit code 1]"}"#,
-                "Bash failed\nno\n[exit code 1]",
+                "> failed: no\n[exit code 1]",
             ),
             (
                 r#"{"type":"tool","name":"Agent","state":"progress","id":"a","agent":"reviewer","event":{"type":"message","text":"ok"}}"#,

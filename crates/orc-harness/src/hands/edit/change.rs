@@ -30,7 +30,8 @@ pub(super) fn describe(shown: &str, before: &str, after: &str, bound: usize) -> 
             ChangeTag::Equal => {}
         }
     }
-    let mut told = format!("Changed `{shown}`: {added} lines added, {removed} removed.\n");
+    let lines = if added == 1 { "line" } else { "lines" };
+    let mut told = format!("Changed `{shown}`: {added} {lines} added, {removed} removed.\n");
     told.truncate(told.floor_char_boundary(bound));
     let mut left = MOST_LINES;
     for hunk in diff.unified_diff().context_radius(AROUND).iter_hunks() {

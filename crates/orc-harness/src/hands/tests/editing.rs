@@ -84,7 +84,7 @@ fn every_place_is_replaced_when_asked_for_and_the_diff_is_short() {
     ground.put("near", "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
     ground.read("near");
     let told = ground.good("Edit", edit("near", "5", "five"));
-    assert_eq!(told, "Changed `near`: 1 lines added, 1 removed.\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n");
+    assert_eq!(told, "Changed `near`: 1 line added, 1 removed.\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n");
 }
 
 #[test]
