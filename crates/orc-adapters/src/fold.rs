@@ -244,7 +244,9 @@ impl Told {
             Some(stop @ AgentStop::Spend) => {
                 failed(ErrorFamily::BudgetExceeded, "it spent what it may".to_owned(), Some(stop))
             }
-            Some(stop @ (AgentStop::Abort | AgentStop::Takeover | AgentStop::Paused)) => (AgentOutcome::Cancelled, Some(stop)),
+            Some(stop @ (AgentStop::Abort | AgentStop::Takeover | AgentStop::Paused)) => {
+                (AgentOutcome::Cancelled, Some(stop))
+            }
             _ => self.judge(end.exit, last, output.as_ref(), message.is_some()),
         };
         let output = output.and_then(Result::ok);

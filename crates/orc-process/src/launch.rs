@@ -62,9 +62,7 @@ pub(crate) fn spawn(launch: &Launch, instance: &str) -> Result<Started, StartErr
     let wanted = Wanted { argv: &launch.argv, env: &launch.env, directory: &launch.directory };
     let path = find_program(&wanted).map_err(|source| refusal(launch, Cause::Program(source)))?;
     let mut command = build_command(launch, &path, instance).map_err(|source| StartError::Exhausted { source })?;
-    let mut child = command
-        .spawn()
-        .map_err(|source| refusal(launch, explain(&wanted, &path, source)))?;
+    let mut child = command.spawn().map_err(|source| refusal(launch, explain(&wanted, &path, source)))?;
     adopt(&mut child).map_err(|source| {
         abandon(&child);
         StartError::Exhausted { source }

@@ -1,10 +1,10 @@
 //! Runs of agents: what they owe, ask, hear, use; when they are silent, circle, or meet a bad moment.
 
 use orc_domain::agent::{AgentStop, Statistics, Usage};
+use orc_domain::effect::EffectKind;
 use orc_domain::event::Fact;
 use orc_domain::flow::{FlowOutcome, StepState};
 use orc_domain::hold::HoldReason;
-use orc_domain::effect::EffectKind;
 use orc_domain::input::Input;
 use orc_domain::profile::{Adapter, BuiltIn};
 use orc_domain::request::Answer;
@@ -172,7 +172,9 @@ fn the_built_in_agent_reads_while_it_works() {
     assert_eq!(written.transitions, [Transition::MessageSteers]);
     let run = scene.run("a");
     let effects: Vec<&EffectKind> = written.effects.iter().map(|effect| &effect.kind).collect();
-    assert!(matches!(effects[..], [EffectKind::WriteRun { run: to, message }] if *to == run && message.text == "message 2"));
+    assert!(
+        matches!(effects[..], [EffectKind::WriteRun { run: to, message }] if *to == run && message.text == "message 2")
+    );
     assert!(scene.write("a", 2).is_empty(), "it was heard before");
     // What a lost run read is there for the next one, and what nobody read is behind it.
     scene.lose("a", true);
@@ -185,7 +187,8 @@ fn the_built_in_agent_reads_while_it_works() {
 #[test]
 fn the_built_in_agent_is_paused_at_its_next_turn_and_goes_on_when_it_may() {
     let own = |name: &str| {
-        let mut pipeline = fixture::pipeline(vec![agent("a", "coder"), agent("b", "coder").not_idempotent(), step("c")], vec![]);
+        let mut pipeline =
+            fixture::pipeline(vec![agent("a", "coder"), agent("b", "coder").not_idempotent(), step("c")], vec![]);
         for profile in pipeline.agents.values_mut().filter(|profile| profile.name == name) {
             profile.adapter = Adapter::BuiltIn(BuiltIn::default());
         }
