@@ -4,6 +4,7 @@
 //! so that a busy machine slows both. Nothing here fails because something is slow: it prints figures, targets and whether
 //! they are met. `flows` has what needs a holder, `holder` how one is asked.
 
+mod agents;
 mod boxes;
 mod copies;
 mod flows;
@@ -30,7 +31,7 @@ const ONE: &str = "name: one\nworktree: in_place\nsteps:\n  one: { run: 'true' }
 
 /// What can be measured, by name.
 type Row = (&'static str, fn(&Path, &Path) -> Result<()>);
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 15] = [
     ("machine", |_, place| machine(place)),
     ("cold", cold),
     ("fan-out", fan_out),
@@ -45,6 +46,7 @@ const ROWS: [Row; 14] = [
     ("million", flows::million),
     ("store", |_, _| store()),
     ("gateway", |_, _| gateway()),
+    ("harness", agents::harness),
 ];
 
 /// Measures what is named, or everything, and prints the table. Nothing is removed before the end: for a minute after many

@@ -34,8 +34,13 @@ pub(super) struct Holder {
 impl Holder {
     /// Starts a command that carries flows on.
     pub(super) fn start(program: &Path, data: &Path, arguments: &[&str]) -> Result<Self> {
+        Self::start_in(program, (data, Path::new(".")), arguments)
+    }
+
+    /// The same in a directory.
+    pub(super) fn start_in(program: &Path, (data, place): (&Path, &Path), arguments: &[&str]) -> Result<Self> {
         let mut orchestrator = command(program);
-        orchestrator.args(arguments).env("ORC_DATA", data).env("ORC_LOG", "off");
+        orchestrator.current_dir(place).args(arguments).env("ORC_DATA", data).env("ORC_LOG", "off");
         let said = fs::File::create(data.with_extension("err"))?;
         orchestrator.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         let child = orchestrator.spawn().context("cannot start a holder")?;
