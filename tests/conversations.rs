@@ -1,6 +1,6 @@
 //! Conversations of the built-in agent through the binary: agents that start agents, deaths in the middle, replays, what a
 //! run owes. Models are scripts, tools and boxes are real.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
