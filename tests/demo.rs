@@ -70,6 +70,12 @@ fn a_bug_is_mended_before_ones_eyes_and_it_is_said_that_a_script_took_the_place_
     let (store, text) = (PathBuf::from(made["store"].as_str().unwrap()), |key: &str| made[key].as_str().unwrap());
     assert_eq!(git(&store, &["diff", "--name-only", text("base"), text("reference")]), "src/cart.sh");
 
+    // It can be replayed.
+    let runs =
+        world.json(&["runs", "list", "--flow", &world.flow_of("demo").unwrap()])["runs"].as_array().unwrap().clone();
+    let run = runs.iter().find(|run| run["step"] == "fix").unwrap()["id"].as_str().unwrap();
+    assert!(world.run_to(0, &["replay", run]).out.contains("6 questions"));
+
     // Nothing else was touched, and it can be seen again.
     let root = world.data().join("demo");
     assert_eq!(git(&root, &["status", "--porcelain"]), "");

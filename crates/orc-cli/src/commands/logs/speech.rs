@@ -82,8 +82,8 @@ fn own_words(event: &Value) -> Option<String> {
                 }
                 ("progress", None) => Some(format!("{name} goes on: {}", shown(text("text")?))),
                 ("started", _) => Some(begins(name, event.get("input")?)),
-                ("finished", _) => Some(format!("> {}", result(name, text("text")?))),
-                ("failed", _) => Some(format!("> failed: {}", shown(text("text")?))),
+                ("finished", _) => Some(format!("> {name}: {}", result(name, text("text")?))),
+                ("failed", _) => Some(format!("> {name} failed: {}", shown(text("text")?))),
                 _ => None,
             }
         }
@@ -182,7 +182,7 @@ mod tests {
             ),
             (
                 r#"{"type":"tool","name":"Bash","state":"failed","id":"a","text":"no\n[exit code 1]"}"#,
-                "> failed: no\n[exit code 1]",
+                "> Bash failed: no\n[exit code 1]",
             ),
             (
                 r#"{"type":"tool","name":"Agent","state":"progress","id":"a","agent":"reviewer","event":{"type":"message","text":"ok"}}"#,
