@@ -21,8 +21,8 @@ use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, Launch, Report};
 use orc_process::hands::{Use, Used};
 use orc_process::protocol::{Bytes, CallLimits, Content, Ended, Outcome, Spawn, Streams, Tool};
-use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::oneshot::error::RecvError;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +40,9 @@ const MOST_LOSSES: u32 = 3;
 const SHORT_MILLIS: u64 = 15_000;
 /// Most bytes of that.
 const SHORT_BYTES: u64 = 256 * 1024;
+/// Tools that are used at once in one place, whoever of a run's agents calls them; others wait for their turn. A host takes
+/// four times as many.
+const MOST_AT_ONCE: usize = 16;
 /// How often a call is made that no host takes.
 const MOST_TRIES: u32 = 3;
 /// How long a call that was cancelled may take to end before it is ended.
@@ -73,6 +76,7 @@ impl Places for Hosts {
             tracker: self.tracker.clone(),
             state: AsyncMutex::default(),
             refused: Mutex::default(),
+            turns: Semaphore::new(MOST_AT_ONCE),
         })
     }
 }
@@ -85,6 +89,7 @@ struct HostPlace {
     tracker: TaskTracker,
     state: AsyncMutex<State>,
     refused: Mutex<BTreeMap<(ViolationKind, String), u32>>,
+    turns: Semaphore,
 }
 
 #[derive(Default)]
@@ -228,6 +233,13 @@ impl Place for HostPlace {
     ) -> BoxFuture<'a, Result<Used, PlaceError>> {
         async move {
             let bytes = u64::try_from(bounds.bytes).unwrap_or(u64::MAX);
+            let _turn = tokio::select! {
+                turn = self.turns.acquire() => turn,
+                () = cancel.cancelled() => {
+                    let text = "Not done: the run was asked to end before this began.".to_owned();
+                    return Ok(Used { text, failed: true, ..Used::default() });
+                }
+            };
             match self.call(Tool::Use(wanted), (bytes, bounds.millis), progress, cancel).await? {
                 Outcome::Content(Content::Used(used)) => Ok(used),
                 Outcome::Failed(failure) => Ok(Used { text: failure.why, failed: true, ..Used::default() }),
