@@ -7,6 +7,8 @@
 
 #[path = "built_in/faults.rs"]
 mod faults;
+#[path = "built_in/models.rs"]
+mod models;
 #[path = "built_in/plain.rs"]
 mod plain;
 #[path = "built_in/provider.rs"]
