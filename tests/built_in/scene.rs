@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Running, Said, World, lines};
+use crate::support::{Said, World, lines};
 
 /// The model of every agent here. A million tokens of input cost 3 dollars, of output 15.
 pub(crate) const MODEL: &str = "claude-sonnet-4-5";
@@ -75,11 +75,6 @@ impl Scene {
         let keys: String = keys.lines().map(|line| format!("    {line}\n")).collect();
         let step = format!("  work:\n    agent: worker\n    prompt: Do it.\n{keys}");
         self.world.write("pipelines/p.yaml", &format!("name: p\nsteps:\n{step}"));
-    }
-
-    pub(crate) fn start(&self) -> Running {
-        self.world.commit();
-        self.world.start(&["run", "p"])
     }
 
     /// Runs it to an end with this code.
@@ -160,13 +155,6 @@ impl Scene {
         self.questions().last().unwrap()["messages"].to_string()
     }
 
-    /// What a run was woken by, run by run.
-    pub(crate) fn wakes(&self) -> Vec<String> {
-        let talk = self.world.json(&["conversations", "show", &self.flow()]);
-        let entries = talk["conversations"][0]["entries"].as_array().unwrap().clone();
-        entries.iter().filter_map(|entry| entry["wake_reason"].as_str().map(str::to_owned)).collect()
-    }
-
     /// A file of the result, as bytes.
     pub(crate) fn made(&self, path: &str) -> Vec<u8> {
         let made = self.world.json(&["flows", "show", &self.flow()])["made"][0].clone();
@@ -198,7 +186,7 @@ impl Scene {
 
 /// What came of all calls of a question.
 pub(crate) fn results(question: &Value) -> Vec<Done> {
-    let blocks = || question["messages"].as_array().unwrap().iter().flat_map(|message| blocks(message));
+    let blocks = || question["messages"].as_array().unwrap().iter().flat_map(blocks);
     let name = |id: &Value| {
         let call = blocks().find(|block| block["type"] == "tool_use" && block["id"] == *id).unwrap();
         call["name"].as_str().unwrap().to_owned()
