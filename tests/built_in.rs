@@ -5,6 +5,10 @@
 //! about.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+#[path = "built_in/deaths.rs"]
+mod deaths;
+#[path = "built_in/ends.rs"]
+mod ends;
 #[path = "built_in/faults.rs"]
 mod faults;
 #[path = "built_in/models.rs"]

@@ -2,11 +2,13 @@
 #![expect(clippy::disallowed_methods, reason = "git is asked as a user does")]
 
 use std::collections::BTreeMap;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Said, World, lines};
+use crate::support::{Running, Said, World, lines, until};
 
 /// The model of every agent here. A million tokens of input cost 3 dollars, of output 15.
 pub(crate) const MODEL: &str = "claude-sonnet-4-5";
@@ -14,6 +16,30 @@ pub(crate) const MODEL: &str = "claude-sonnet-4-5";
 /// One agent `worker`, one pipeline `p` with one step `work`.
 pub(crate) struct Scene {
     pub(crate) world: World,
+}
+
+/// Where what agents do and what the test does meet.
+pub(crate) struct Board(PathBuf);
+
+impl Board {
+    /// A pipe that commands wait at, with `read x < $BOARD/gate`.
+    pub(crate) fn gate(&self) -> File {
+        let path = self.0.join("gate");
+        let mode = rustix::fs::Mode::from_raw_mode(0o666);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        File::options().read(true).write(true).open(path).unwrap()
+    }
+
+    /// What commands wrote down, with `echo ... >> $BOARD/journal`.
+    pub(crate) fn journal(&self) -> Vec<String> {
+        lines(self.0.join("journal"))
+    }
+
+    /// Waits until something is written down.
+    pub(crate) fn until(&self, line: &str) {
+        until(line, || self.journal().iter().any(|known| known == line));
+    }
 }
 
 /// What a model was told came of a call.
@@ -49,8 +75,7 @@ impl Scene {
     /// A model with these tracks.
     pub(crate) fn of(tracks: &Value) -> Self {
         let scene = Self { world: World::new() };
-        let tapes = scene.tapes();
-        scene.settings(&format!("providers: {{ scripted: {{ script: models/tests.yaml, record: {tapes:?} }} }}\n"));
+        scene.settings(&scene.providers());
         scene.world.write("models/tests.yaml", &json!({ "tracks": tracks }).to_string());
         scene.agent("worker", "");
         scene.step("");
@@ -59,6 +84,24 @@ impl Scene {
 
     pub(crate) fn settings(&self, text: &str) {
         self.world.write("orchestrator.yaml", text);
+    }
+
+    /// Its script, which records all that it is asked.
+    fn providers(&self) -> String {
+        format!("providers: {{ scripted: {{ script: models/tests.yaml, record: {:?} }} }}\n", self.tapes())
+    }
+
+    /// A directory that the boxes of these agents may write to, as `$BOARD`; each has these further keys.
+    pub(crate) fn board(&self, agents: &[(&str, &str)]) -> Board {
+        let path = self.world.path().join("board");
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        let open = format!("box: {{ write: [{path:?}] }}\n");
+        self.settings(&format!("{}{open}", self.providers()));
+        for (name, keys) in agents {
+            self.agent(name, &format!("{open}env: {{ BOARD: {path:?} }}\n{keys}"));
+        }
+        Board(path)
     }
 
     fn tapes(&self) -> PathBuf {
@@ -75,6 +118,11 @@ impl Scene {
         let keys: String = keys.lines().map(|line| format!("    {line}\n")).collect();
         let step = format!("  work:\n    agent: worker\n    prompt: Do it.\n{keys}");
         self.world.write("pipelines/p.yaml", &format!("name: p\nsteps:\n{step}"));
+    }
+
+    pub(crate) fn start(&self) -> Running {
+        self.world.commit();
+        self.world.start(&["run", "p"])
     }
 
     /// Runs it to an end with this code.
@@ -128,8 +176,8 @@ impl Scene {
     pub(crate) fn questions(&self) -> Vec<Value> {
         let Ok(tapes) = std::fs::read_dir(self.tapes()) else { return Vec::new() };
         let mut tapes: Vec<PathBuf> = tapes.map(|tape| tape.unwrap().path()).collect();
-        // Ids of runs are in the order of their beginnings.
-        tapes.sort();
+        // Those of runs that came later were written to later.
+        tapes.sort_by_key(|tape| std::fs::metadata(tape).unwrap().modified().unwrap());
         let lines = tapes.iter().flat_map(lines);
         // The last line is cut where everything died.
         let lines = lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
@@ -153,6 +201,13 @@ impl Scene {
     /// The texts of the user in the last question.
     pub(crate) fn told(&self) -> String {
         self.questions().last().unwrap()["messages"].to_string()
+    }
+
+    /// What a run was woken by, run by run.
+    pub(crate) fn wakes(&self) -> Vec<String> {
+        let talk = self.world.json(&["conversations", "show", &self.flow()]);
+        let entries = talk["conversations"][0]["entries"].as_array().unwrap().clone();
+        entries.iter().filter_map(|entry| entry["wake_reason"].as_str().map(str::to_owned)).collect()
     }
 
     /// A file of the result, as bytes.
@@ -186,7 +241,7 @@ impl Scene {
 
 /// What came of all calls of a question.
 pub(crate) fn results(question: &Value) -> Vec<Done> {
-    let blocks = || question["messages"].as_array().unwrap().iter().flat_map(blocks);
+    let blocks = || question["messages"].as_array().unwrap().iter().flat_map(|message| blocks(message));
     let name = |id: &Value| {
         let call = blocks().find(|block| block["type"] == "tool_use" && block["id"] == *id).unwrap();
         call["name"].as_str().unwrap().to_owned()

@@ -42,6 +42,9 @@ pub enum Heard {
     Woken {
         /// In words, with what opens the conversation when it is the first.
         text: String,
+        /// Ids of messages that stand in it: whoever has one of them unread has it twice.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        messages: Vec<String>,
     },
     /// The model said more.
     Said {
@@ -83,6 +86,14 @@ pub enum Heard {
         /// Why.
         why: StopWord,
     },
+}
+
+impl Heard {
+    /// A run begins, with no message in what it is told.
+    #[must_use]
+    pub fn woken(text: impl Into<String>) -> Self {
+        Self::Woken { text: text.into(), messages: Vec::new() }
+    }
 }
 
 /// A word of [`AgentStop`] in a record.
@@ -373,7 +384,7 @@ impl Brain {
     pub fn hear(&mut self, heard: Heard) -> Vec<Act> {
         let mut acts = Vec::new();
         match heard {
-            Heard::Woken { text } => self.wake(text, &mut acts),
+            Heard::Woken { text, messages } => self.wake(text, &messages, &mut acts),
             Heard::Said { pieces } => {
                 for piece in pieces {
                     self.said(piece, &mut acts);
@@ -392,11 +403,12 @@ impl Brain {
     }
 
     /// A run begins: whatever an earlier one left open gets its results first, so that the history is whole.
-    fn wake(&mut self, text: String, acts: &mut Vec<Act>) {
+    fn wake(&mut self, text: String, messages: &[String], acts: &mut Vec<Act>) {
         let mut blocks = self.close_open();
         blocks.push(Block::Text { text });
         let state = &mut self.state;
-        let letters = std::mem::take(&mut state.letters);
+        let mut letters = std::mem::take(&mut state.letters);
+        letters.retain(|letter| !messages.iter().any(|id| letter.contains(id)));
         blocks.extend(letters.into_iter().map(|text| Block::Text { text }));
         state.messages.push(Message { by: Speaker::User, blocks });
         (state.turn, state.model, state.stop, state.output) = (0, 0, None, None);

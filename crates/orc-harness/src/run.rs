@@ -256,6 +256,7 @@ async fn prepare(
         }
     }
     record.append(shared.clock.now(), Entry::Run { run: launch.run }).map_err(failed)?;
+    let messages = start.wake.messages.iter().map(|letter| letter.id.clone()).collect();
     let text = if is_new { format!("{}\n\n{prompt}", context::opening(&facts)) } else { wake };
     let family = Family::new(shared, &start, workers, (facts, Arc::clone(place), Arc::clone(say)), &path);
     let driver = Driver {
@@ -267,7 +268,7 @@ async fn prepare(
         spawns: Arc::new(family),
         say: Arc::clone(say),
     };
-    Ok((driver, Heard::Woken { text }))
+    Ok((driver, Heard::Woken { text, messages }))
 }
 
 /// What an agent works with, resolved from its profile.

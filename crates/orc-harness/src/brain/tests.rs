@@ -35,7 +35,7 @@ fn brain() -> Brain {
 /// A brain that was woken.
 fn woken() -> Brain {
     let mut brain = brain();
-    brain.hear(Heard::Woken { text: "Do it.".to_owned() });
+    brain.hear(Heard::woken("Do it."));
     brain
 }
 
@@ -90,13 +90,13 @@ fn last_results(brain: &Brain) -> Vec<(String, String, bool)> {
 #[test]
 fn an_answer_without_calls_is_the_end() {
     let mut brain = brain();
-    let acts = brain.hear(Heard::Woken { text: "Do it.".to_owned() });
+    let acts = brain.hear(Heard::woken("Do it."));
     assert_eq!(short(&acts), ["ask claude-first-4-6 16384 stream"]);
     let acts = said(&mut brain, vec![text("Do"), text("ne."), Said::Used(Tokens::default()), Said::Ended(Ended::Said)]);
     assert_eq!(short(&acts), ["end no_tool_use"]);
     assert!(acts.contains(&Act::Tell(Event::Says { text: "Done.".to_owned() })));
     // A message later goes on in the same conversation.
-    let acts = brain.hear(Heard::Woken { text: "And that?".to_owned() });
+    let acts = brain.hear(Heard::woken("And that?"));
     assert_eq!(short(&acts), ["ask claude-first-4-6 16384 stream"]);
     assert_eq!(brain.messages().len(), 3);
 }
@@ -168,7 +168,7 @@ fn an_answer_that_is_cut_gets_more_room_and_then_goes_on() {
         ["unknown: its answers were cut at the limit of their length 4 times in a row", "end failed"]
     );
     let mut pinned = Brain::new(Settings { max_output: Some(4096), ..settings() }).unwrap();
-    pinned.hear(Heard::Woken { text: "Do it.".to_owned() });
+    pinned.hear(Heard::woken("Do it."));
     assert_eq!(cut(&mut pinned), ["ask claude-first-4-6 4096 stream"], "what somebody pinned is not raised");
 }
 
@@ -218,6 +218,14 @@ fn letters_are_read_at_the_next_boundary() {
     );
     let last = brain.messages().last().unwrap();
     assert_eq!(last.blocks, [Block::Text { text: "Stop that.".to_owned() }]);
+    // A run that is lost gives back what it had not read, and the next one is woken with it.
+    let texts = vec!["Message msg_1: Stop that.".to_owned(), "Message msg_2: And this.".to_owned()];
+    brain.hear(Heard::Letters { texts });
+    brain.hear(Heard::Woken { text: "Message msg_1: Stop that.".to_owned(), messages: vec!["msg_1".to_owned()] });
+    let told: Vec<&Block> = brain.messages().iter().skip(3).flat_map(|message| &message.blocks).collect();
+    let texts =
+        ["Message msg_1: Stop that.", "Message msg_2: And this."].map(|text| Block::Text { text: text.to_owned() });
+    assert_eq!(told, texts.iter().collect::<Vec<_>>());
 }
 
 #[test]
@@ -244,7 +252,7 @@ fn who_is_paused_ends_its_turn_first() {
     said(&mut brain, vec![call("b", "Read"), Said::Ended(Ended::Calls)]);
     assert_eq!(short(&result(&mut brain, "a", false)), ["use b"]);
     assert_eq!(short(&result(&mut brain, "b", false)), ["end paused"]);
-    let acts = brain.hear(Heard::Woken { text: "Go on.".to_owned() });
+    let acts = brain.hear(Heard::woken("Go on."));
     assert_eq!(short(&acts), ["ask claude-first-4-6 16384 stream"]);
     // Whoever is done is done.
     assert!(brain.hear(pause()).is_empty());
@@ -260,7 +268,7 @@ fn what_is_submitted_is_checked_and_ends_the_run() {
     let mut settings = settings();
     settings.tools[5].offer.schema = json!({ "type": "object", "required": ["verdict"] });
     let mut brain = Brain::new(settings).unwrap();
-    brain.hear(Heard::Woken { text: "Do it.".to_owned() });
+    brain.hear(Heard::woken("Do it."));
     let submit = |id: &str, input| {
         let call = ToolCall { id: id.to_owned(), name: "submit_output".to_owned(), input: ToolInput::Json(input) };
         vec![Said::Block(Block::Call(call)), Said::Ended(Ended::Calls)]
@@ -276,7 +284,7 @@ fn what_is_submitted_is_checked_and_ends_the_run() {
 #[test]
 fn turns_are_counted_and_repetition_ends_it() {
     let mut brain = Brain::new(Settings { max_turns: Some(2), ..settings() }).unwrap();
-    brain.hear(Heard::Woken { text: "Do it.".to_owned() });
+    brain.hear(Heard::woken("Do it."));
     for (id, wanted) in [("a", "ask claude-first-4-6 16384 stream"), ("b", "end max_turns")] {
         said(&mut brain, vec![call(id, "Read"), Said::Ended(Ended::Calls)]);
         assert_eq!(short(&result(&mut brain, id, false)).last().unwrap(), wanted);
@@ -365,7 +373,7 @@ proptest! {
         let (mut brain, mut heard, mut running) = (brain(), Vec::new(), Vec::<String>::new());
         let mut begun = BTreeSet::new();
         let mut all = Vec::new();
-        let first = Heard::Woken { text: "Do it.".to_owned() };
+        let first = Heard::woken("Do it.");
         for step in std::iter::once(None).chain(moves.into_iter().map(Some)) {
             let next = match step {
                 None => first.clone(),
@@ -380,7 +388,7 @@ proptest! {
                 Some(Move::Stop) => Heard::Stop { why: StopWord(AgentStop::Abort) },
                 Some(Move::Wake) => {
                     running.clear();
-                    Heard::Woken { text: "Again.".to_owned() }
+                    Heard::woken("Again.")
                 }
             };
             heard.push(next.clone());

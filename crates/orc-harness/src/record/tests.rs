@@ -15,7 +15,7 @@ fn what_a_crash_left_at_the_end_goes_and_the_rest_is_read() {
     let path = directory.path().join("a/b.jsonl");
     let (mut record, lines) = Record::open(&path).unwrap();
     assert_eq!(lines, []);
-    record.hear(at(), &Heard::Woken { text: "Do it.".to_owned() }).unwrap();
+    record.hear(at(), &Heard::woken("Do it.")).unwrap();
     for piece in [text("Do"), Said::CallBegins { name: "x".to_owned() }, text("ne."), Said::Ended(Ended::Said)] {
         record.hear(at(), &Heard::Said { pieces: vec![piece] }).unwrap();
     }

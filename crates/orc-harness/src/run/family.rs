@@ -152,7 +152,7 @@ fn shown_below(say: &Say, call: &ToolCall, agent: &str) -> Say {
 async fn drive(driver: Driver, prompt: &str, facts: &Facts, cancel: CancellationToken) -> Ended {
     let (orders, inbox) = mpsc::unbounded_channel();
     let text = format!("{}\n\n{prompt}", context::opening(facts));
-    let mut running = std::pin::pin!(driver.run(Heard::Woken { text }, inbox));
+    let mut running = std::pin::pin!(driver.run(Heard::woken(text), inbox));
     tokio::select! {
         ended = &mut running => ended,
         () = cancel.cancelled() => {
