@@ -11,9 +11,10 @@ use serde_json::Value;
 use super::Violation;
 
 /// What a crate of ours may use of ours, outside of its tests.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("orc-domain", &[]),
-    ("orc-spec", &["orc-domain"]),
+    ("orc-spec", &["orc-domain", "orc-policy"]),
+    ("orc-policy", &["orc-domain"]),
     ("orc-engine", &["orc-domain"]),
     ("orc-ports", &["orc-domain"]),
     ("orc-store-sqlite", &["orc-domain", "orc-ports"]),
@@ -22,7 +23,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("orc-worktree", &["orc-domain", "orc-ports", "orc-process"]),
     ("orc-adapters", &["orc-domain", "orc-ports"]),
     ("orc-gateway", &["orc-domain", "orc-ports"]),
-    ("orc-harness", &["orc-domain", "orc-ports", "orc-process"]),
+    ("orc-harness", &["orc-domain", "orc-policy", "orc-ports", "orc-process"]),
     ("orc-notify", &["orc-domain", "orc-ports"]),
     ("orc-runtime", &["orc-domain", "orc-engine", "orc-ports"]),
     (
@@ -38,6 +39,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "orc-gateway",
             "orc-harness",
             "orc-notify",
+            "orc-policy",
             "orc-runtime",
             "orc-worktree",
         ],
@@ -51,9 +53,10 @@ const ARROWS: [(&str, &[&str]); 16] = [
 const IN_TESTS: [(&str, &str); 1] = [("orc-harness", "orc-gateway")];
 
 /// Crates of others that rings 0 to 2 may use.
-const PURE: [(&str, &[&str]); 4] = [
+const PURE: [(&str, &[&str]); 5] = [
     ("orc-domain", &["boon", "idna", "jiff", "petgraph", "serde", "serde_json", "sha2", "thiserror", "uuid"]),
     ("orc-spec", &["annotate-snippets", "granit-parser", "petgraph", "serde", "serde_json", "thiserror"]),
+    ("orc-policy", &["serde", "serde_json", "sha2", "thiserror", "unicode-normalization"]),
     ("orc-engine", &["serde", "serde_json", "thiserror", "uuid"]),
     ("orc-ports", &["bytes", "futures-util", "serde", "serde_json", "thiserror"]),
 ];
