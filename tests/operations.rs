@@ -452,7 +452,7 @@ fn artifacts_go_with_their_flow_unless_one_that_stays_took_them_over() {
     assert_eq!((&shown["flows"][0], &shown["artifacts"][0]["bytes"]), (&first.as_str().into(), &6.into()), "{shown}");
     std::fs::remove_file(world.repo().join("orchestrator.yaml")).unwrap();
     // Minutes go by, so that the retry is not too old when what it was made from is.
-    let retried = world.command(&["retry", &first]).env("ORC_CLOCK_RATE", "100000").output().unwrap();
+    let retried = world.command(&["retry", &first]).env("ORC_CLOCK_RATE", "1000").output().unwrap();
     assert!(retried.status.success(), "{retried:?}");
     keep(&world, "{ runs: 1ms }");
     let applied = world.json(&["db", "retention", "--apply"]);

@@ -138,13 +138,13 @@ impl Scene {
             })
     }
 
-    /// Carries the flow on until it is over.
-    fn resume(&self) {
+    /// Carries the flow on until it is over, and says what was told meanwhile.
+    fn resume(&self) -> String {
         let flow = self.world.flow_of("long").unwrap();
         if self.is_over(&flow) {
             // Nothing is left to be done but to remove what is left of it.
-            self.world.run_to(0, &["flows", "resume", "--all"]);
-            return;
+            let said = self.world.run_to(0, &["flows", "resume", "--all"]);
+            return format!("{}{}", said.out, said.err);
         }
         let running = self.world.start(&["flows", "resume", "--all"]);
         until("the flow is over", || {
@@ -153,6 +153,7 @@ impl Scene {
         });
         let said = running.wait();
         assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+        format!("{}{}", said.out, said.err)
     }
 
     fn is_over(&self, flow: &str) -> bool {
@@ -171,6 +172,7 @@ impl Scene {
         let wanted: Vec<(&str, &str)> = wanted.iter().map(|(name, text)| (name.as_str(), *text)).collect();
         assert_eq!(rest, files(&wanted), "{why}");
         assert_eq!(many.len(), 200 * steps.len(), "{why}");
+        assert_eq!(self.world.json(&["worktrees", "list"])["worktrees"], serde_json::json!([]), "{why}");
         assert_no_copies(&self.world);
         // A command that was killed begins anew: what it had left was kept as its result, or rescued. An agent goes on.
         let references = self.references();
@@ -235,8 +237,8 @@ fn killed_at(point: Point) {
         assert!(unsaved, "{copies}");
         std::fs::remove_file(scene.board.0.join(format!("block-{step}"))).unwrap();
     }
-    scene.resume();
-    scene.assert_whole(&format!("{point:?}"));
+    let told = scene.resume();
+    scene.assert_whole(&format!("{point:?}: {told}"));
     if let Point::Works("first") = point {
         // What was rescued is what was there.
         let rescue = scene.references().into_iter().find(|name| name.starts_with("rescue/")).unwrap();
@@ -301,8 +303,8 @@ fn assert_whole_after_any_moments() {
             assert_eq!(scene.board.journal(), [""; 0], "{why}: nothing begins that is not written down");
             continue;
         }
-        scene.resume();
-        scene.assert_whole(&why);
+        let told = scene.resume();
+        scene.assert_whole(&format!("{why}: {told}"));
     }
 }
 

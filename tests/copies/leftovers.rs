@@ -68,7 +68,7 @@ fn what_flows_made_is_forgotten_with_them_but_not_what_others_took_over() {
     assert!(of(&first) > 0 && of(&other) > 0, "{:?}", references(&world));
     // Minutes go by, so that the retry is not too old when the others are.
     std::fs::remove_file(world.repo().join("orchestrator.yaml")).unwrap();
-    let retried = world.command(&["retry", &first]).env("ORC_CLOCK_RATE", "100000").output().unwrap();
+    let retried = world.command(&["retry", &first]).env("ORC_CLOCK_RATE", "1000").output().unwrap();
     assert_eq!(retried.status.code(), Some(1), "{retried:?}");
     world.write("orchestrator.yaml", "retention: { runs: 1ms }\n");
     world.run_to(0, &["db", "retention", "--apply"]);
