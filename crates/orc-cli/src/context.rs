@@ -1,7 +1,7 @@
 //! What every command starts from: where it is, where the data lies, which settings hold.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use orc_domain::ids::{FlowId, InstanceId, RequestId, RunId};
 use orc_domain::path::StepPath;
@@ -34,7 +34,13 @@ pub(crate) struct Context {
     pub(crate) data: DataDir,
     /// Where `data` was named, for `config show --origin`.
     pub(crate) data_origin: &'static str,
+    /// Private copies that were opened before anybody held the data directory, and the instance that they were opened for.
+    pub(crate) opened: Mutex<Option<Opened>>,
 }
+
+/// An instance that does not hold the data directory yet, with its private copies: to find out how copies can be made takes
+/// a box, so that is done once.
+pub(crate) type Opened = (InstanceId, Arc<dyn Worktrees>);
 
 impl Context {
     #[expect(clippy::disallowed_methods, reason = "the one place that asks where we are")]
@@ -52,7 +58,7 @@ impl Context {
                 (state, "default")
             }
         };
-        Ok(Self { cwd, root, data: DataDir::at(data), data_origin })
+        Ok(Self { cwd, root, data: DataDir::at(data), data_origin, opened: Mutex::default() })
     }
 
     /// Wall time, for ages.
@@ -82,6 +88,23 @@ impl Context {
         let holder = if self.data.is_held() { self.data.holder() } else { None };
         let instance = holder.map_or_else(|| InstanceId::from_uuid(uuid::Uuid::now_v7()), |holder| holder.instance);
         self.worktrees(instance)
+    }
+
+    /// Private copies of whoever may come to hold the data directory.
+    pub(crate) fn copies_before_holding(&self) -> Arc<dyn Worktrees> {
+        let (instance, worktrees) = self.next_instance();
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        *opened = Some((instance, Arc::clone(&worktrees)));
+        worktrees
+    }
+
+    /// The instance that holds the data directory next, with its private copies: each is given once.
+    pub(crate) fn next_instance(&self) -> Opened {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        opened.unwrap_or_else(|| {
+            let instance = InstanceId::from_uuid(uuid::Uuid::now_v7());
+            (instance, self.worktrees(instance))
+        })
     }
 
     /// The flow or run that an id, or a unique ending of one, means.

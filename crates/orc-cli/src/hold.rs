@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use orc_adapters::CommandAdapter;
-use orc_domain::ids::InstanceId;
 use orc_domain::time::Millis;
 use orc_gateway::ModelGateway;
 use orc_harness::host::Hosts;
@@ -59,7 +58,7 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
     let data = &context.data;
     data.make().map_err(of_data_dir)?;
     let clock = host::clock();
-    let instance = InstanceId::from_uuid(uuid::Uuid::now_v7());
+    let (instance, worktrees) = context.next_instance();
     let command = shape.command.clone();
     let holder = Holder { pid: std::process::id(), instance, command, since: clock.now() };
     let lock = match take(context, &holder).await? {
@@ -93,7 +92,7 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
         reader: Arc::new(reader) as Arc<dyn Reader>,
         executor,
         harness: Arc::new(harness),
-        worktrees: context.worktrees(instance),
+        worktrees,
         gateway: model_gateway,
         ledger,
         adapter: Arc::new(CommandAdapter),

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use orc_domain::ids::InstanceId;
 use orc_gateway::{Credential, ProviderKind};
@@ -46,7 +47,13 @@ pub(crate) async fn run(context: &Context, args: DemoArgs) -> CommandResult {
     let root = context.data.root().join("demo");
     let model = args.model.unwrap_or_else(|| SCRIPTED.to_owned());
     write(&root, &model)?;
-    let workspace = Context { cwd: root.clone(), root, data: context.data.clone(), data_origin: context.data_origin };
+    let workspace = Context {
+        cwd: root.clone(),
+        root,
+        data: context.data.clone(),
+        data_origin: context.data_origin,
+        opened: Mutex::default(),
+    };
     let provider = provider_of(&workspace, &model)?;
     say(&beginning(&workspace.root, &model, provider.as_deref()));
     let run = RunArgs {

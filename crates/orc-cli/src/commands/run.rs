@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use orc_domain::flow::FlowSpec;
 use orc_domain::graph::{Pipeline, RepositorySpec, StartFrom, StepSpec};
-use orc_domain::ids::{FlowId, InstanceId, WorkspaceId};
+use orc_domain::ids::{FlowId, WorkspaceId};
 use orc_domain::tree::Repository;
 use orc_ports::worktrees::WorktreeError;
 use orc_runtime::{Definition, Definitions};
@@ -87,7 +87,7 @@ async fn pin(context: &Context, definitions: &Definitions) -> CommandResult<Vec<
             wanted.push(spec.clone());
         }
     }
-    let worktrees = context.worktrees(InstanceId::from_uuid(uuid::Uuid::now_v7()));
+    let worktrees = context.copies_before_holding();
     let pinned = worktrees.pin(context.root.clone(), wanted).await.map_err(not_pinned)?;
     for note in &pinned.notes {
         say(&format!("note: {note}"));
