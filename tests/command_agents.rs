@@ -40,6 +40,8 @@ fn start(script: &str, wants_output: bool) -> AgentStart {
         output: None,
         system_prompt: "You write code.".to_owned(),
         rules: orc_domain::confine::BoxRules::default(),
+        permissions: orc_domain::permission::Permissions::default(),
+        permission_mode: None,
     };
     AgentStart {
         profile,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::expr::{Expr, Template};
 use crate::graph::SpecIndex;
 use crate::ids::ContentHash;
+use crate::permission::Permissions;
 use crate::time::Millis;
 
 /// Rounds of one `repeat` at most.
@@ -79,6 +80,9 @@ pub struct AgentAction {
     /// JSON Schema that its output must meet, over the profile's; with one, an end without output is no delivery.
     #[serde(default)]
     pub schema: Option<serde_json::Value>,
+    /// `permissions:`; what holds for it beside what its profile says.
+    #[serde(default, skip_serializing_if = "Permissions::is_empty")]
+    pub permissions: Permissions,
 }
 
 /// A body of steps that runs in rounds.

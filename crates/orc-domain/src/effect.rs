@@ -14,6 +14,7 @@ use crate::ids::{EffectId, FlowId, RunId};
 use crate::input::Signed;
 use crate::meter::{Limits, Owner};
 use crate::path::StepPath;
+use crate::permission::Above;
 use crate::profile::Profile;
 use crate::request::Request;
 use crate::run::{Message, Run, StopReason, WakeReason};
@@ -122,6 +123,9 @@ pub struct AgentCall {
     /// Agents that it, or one that it starts, may start itself; by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<Profile>,
+    /// Who is above it, and what they let it do: flows above, its pipeline, its step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<Above>,
 }
 
 /// A process to start, with every choice already made.

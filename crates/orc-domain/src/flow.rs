@@ -14,6 +14,7 @@ use crate::hold::Hold;
 use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId, WorkspaceId};
 use crate::meter::{Limits, Owner};
 use crate::path::StepPath;
+use crate::permission::Above;
 use crate::principal::Principal;
 use crate::request::Request;
 use crate::run::{Failure, Message, Run};
@@ -67,6 +68,9 @@ pub struct FlowSpec {
     /// Walls of the flows above it, the nearest first: what its agents use counts below them too.
     #[serde(default)]
     pub walls_above: Vec<(Owner, Limits)>,
+    /// What the flows above it let anybody below them do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<Above>,
 }
 
 /// The step whose child a flow is.

@@ -15,6 +15,7 @@ use crate::budget::Budget;
 use crate::confine::BoxRules;
 use crate::expr::{Expr, Template};
 use crate::ids::ContentHash;
+use crate::permission::Permissions;
 use crate::profile::Profile;
 use crate::time::Millis;
 use crate::value::Value;
@@ -66,6 +67,9 @@ pub struct Pipeline {
     /// `budget:` of one flow.
     #[serde(default)]
     pub budget: Option<Budget>,
+    /// `permissions:`; what holds for all its agents.
+    #[serde(default, skip_serializing_if = "Permissions::is_empty")]
+    pub permissions: Permissions,
     /// Profiles of its agents, by name.
     #[serde(default)]
     pub agents: BTreeMap<String, Profile>,

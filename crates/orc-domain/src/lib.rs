@@ -28,6 +28,7 @@ pub mod model;
 pub mod money;
 pub mod outputs;
 pub mod path;
+pub mod permission;
 pub mod price;
 pub mod principal;
 pub mod profile;

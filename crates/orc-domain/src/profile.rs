@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::confine::BoxRules;
 use crate::ids::ContentHash;
+use crate::permission::{PermissionMode, Permissions};
 use crate::time::Millis;
 
 /// How long an agent may say nothing unless its profile says otherwise.
@@ -55,6 +56,12 @@ pub struct Profile {
     /// `box:`, added to that of pipeline and step.
     #[serde(default)]
     pub rules: BoxRules,
+    /// `permissions:`, with what `tools:` and `disallowedTools:` say of parts of tools.
+    #[serde(default, skip_serializing_if = "Permissions::is_empty")]
+    pub permissions: Permissions,
+    /// `permissionMode:`; none: that of an agent that nobody watches, see ADR 0026.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_mode: Option<PermissionMode>,
     /// `output:`: the JSON Schema of what it must submit, when the step names none.
     pub output: Option<serde_json::Value>,
     /// The body: the system prompt, with `\n` as the only line end.
@@ -226,6 +233,8 @@ mod tests {
             model: None,
             env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
             rules: BoxRules::default(),
+            permissions: Permissions::default(),
+            permission_mode: None,
             output: Some(serde_json::json!({ "type": "object" })),
             system_prompt: "You write code.\n".to_owned(),
         }

@@ -244,6 +244,7 @@ impl Draft<'_> {
             walls: self.walls_of(no, run.0),
             goes_on,
             workers: workers_of(profile, &self.resident.pipeline.agents),
+            above: self.resident.above(Some(action)),
         })
     }
 

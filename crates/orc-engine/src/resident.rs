@@ -6,12 +6,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use orc_domain::action::AgentAction;
 use orc_domain::flow::{Flow, FlowOutcome, FlowState, Held, Origin, Phase, Step, StepNo, StepOutcome, StepState, Stop};
 use orc_domain::graph::{Action, Graph, Pipeline, SpecIndex, StepSpec};
 use orc_domain::hold::HoldScope;
 use orc_domain::ids::{ContentHash, FlowId, RequestId};
 use orc_domain::input::Input;
 use orc_domain::path::StepPath;
+use orc_domain::permission::Above;
 use orc_domain::principal::Principal;
 use orc_domain::request::{AnswerError, Standing};
 use orc_domain::time::Timestamp;
@@ -68,6 +70,15 @@ impl Resident {
             Self { wake_at: flow.head.wake_at, flow, pipeline, dependents: dependents.into(), index: Index::default() };
         resident.index = resident.build_index();
         resident
+    }
+
+    /// Who is above an agent of this flow, or above a flow below it, and what they let it do.
+    pub(crate) fn above(&self, action: Option<&AgentAction>) -> Vec<Above> {
+        let (spec, pipeline) = (&self.flow.spec, &self.pipeline);
+        let own = Above { who: format!("the pipeline `{}`", spec.name), permissions: pipeline.permissions.clone() };
+        let step = action.map(|action| Above { who: "its step".to_owned(), permissions: action.permissions.clone() });
+        let said = [Some(own), step].into_iter().flatten().filter(|above| !above.permissions.is_empty());
+        spec.above.iter().cloned().chain(said).collect()
     }
 
     /// The flow.

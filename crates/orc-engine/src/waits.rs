@@ -84,6 +84,7 @@ impl Draft<'_> {
             groups_above,
             priority: above.spec.priority.saturating_add(self.spec(no).priority),
             walls_above: self.walls_of_flow(),
+            above: self.resident.above(None),
         };
         self.effect(flow.uuid(), "start", EffectKind::StartFlow { spec: Box::new(spec) });
     }

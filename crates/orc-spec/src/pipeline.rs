@@ -115,8 +115,19 @@ fn read_pipeline(
     let agents = with_workers(used, family.library.agents);
     let repositories = shared.trees.repositories;
     let (name, steps) = (name?, steps?);
-    let pipeline =
-        Pipeline { name, description, inputs, env, steps, outputs, repositories, concurrency, budget, agents };
+    let pipeline = Pipeline {
+        name,
+        description,
+        inputs,
+        env,
+        steps,
+        outputs,
+        repositories,
+        concurrency,
+        budget,
+        agents,
+        permissions: orc_domain::permission::Permissions::default(),
+    };
     Some((pipeline, output_types))
 }
 

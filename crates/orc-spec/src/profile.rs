@@ -130,6 +130,8 @@ impl Draft<'_> {
             .unwrap_or_default();
         let mode = mode?;
         Some(Profile {
+            permission_mode: None,
+            permissions: orc_domain::permission::Permissions::default(),
             name: name?,
             description,
             adapter: adapter?,

@@ -148,7 +148,15 @@ pub fn event(key: &str, event: WaitEvent, pipeline: Option<&str>, timeout: Milli
 /// A step of the agent of this name; [`pipeline`] gives it the profile [`profile`] unless it has one.
 #[must_use]
 pub fn agent(key: &str, name: &str) -> StepFixture {
-    acting(key, Action::Agent(AgentAction { agent: name.to_owned(), prompt: text("Do it."), schema: None }))
+    acting(
+        key,
+        Action::Agent(AgentAction {
+            agent: name.to_owned(),
+            prompt: text("Do it."),
+            schema: None,
+            permissions: orc_domain::permission::Permissions::default(),
+        }),
+    )
 }
 
 /// A profile: silent for ten minutes at most, told twice what it owes.
@@ -166,6 +174,8 @@ pub fn profile(name: &str) -> Profile {
         model: None,
         env: BTreeMap::new(),
         rules: orc_domain::confine::BoxRules::default(),
+        permissions: orc_domain::permission::Permissions::default(),
+        permission_mode: None,
         output: None,
         system_prompt: String::new(),
     }
@@ -337,7 +347,12 @@ impl StepFixture {
     #[must_use]
     pub fn on_conflict(mut self, agent: &str) -> Self {
         let (agent, prompt) = (agent.to_owned(), text("Bring it together."));
-        self.spec.on_conflict = Some(AgentAction { agent, prompt, schema: None });
+        self.spec.on_conflict = Some(AgentAction {
+            agent,
+            prompt,
+            schema: None,
+            permissions: orc_domain::permission::Permissions::default(),
+        });
         self
     }
 
@@ -366,6 +381,7 @@ pub fn pipeline(main: Vec<StepFixture>, finally: Vec<StepFixture>) -> Pipeline {
     let resolver = |step: &StepSpec| step.on_conflict.as_ref().map(|agent| agent.agent.clone());
     let named = layout.steps.iter().flat_map(|step| own(step).into_iter().chain(resolver(step)));
     Pipeline {
+        permissions: orc_domain::permission::Permissions::default(),
         repositories: Vec::new(),
         name: "fixture".to_owned(),
         description: None,
@@ -452,6 +468,7 @@ pub fn flow_spec(number: u32, pipeline: &Pipeline) -> FlowSpec {
         groups_above: BTreeSet::new(),
         priority: 0,
         walls_above: Vec::new(),
+        above: Vec::new(),
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) fn start() -> AgentStart {
         model: None,
         env: BTreeMap::from([("LEVEL".to_owned(), "3".to_owned()), ("ORC_RUN_ID".to_owned(), "forged".to_owned())]),
         rules: orc_domain::confine::BoxRules::default(),
+        permissions: orc_domain::permission::Permissions::default(),
+        permission_mode: None,
         output: None,
         system_prompt: "You write code.".to_owned(),
     };

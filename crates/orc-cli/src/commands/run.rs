@@ -65,6 +65,7 @@ pub(crate) async fn start(context: &Context, args: RunArgs, source: SourceFile) 
         groups_above: BTreeSet::new(),
         priority: args.priority,
         walls_above: Vec::new(),
+        above: Vec::new(),
     };
     let work = Work::New { spec: Box::new(spec), definitions: Box::new(definitions) };
     carry(context, shape, vec![work], Manner { form: args.output.output, logs: args.logs }).await

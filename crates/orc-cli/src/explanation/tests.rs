@@ -48,7 +48,12 @@ pub(super) fn spec(key: &str, needs: &[u32]) -> StepSpec {
 }
 
 fn mender() -> AgentAction {
-    AgentAction { agent: "mender".to_owned(), prompt: Template { parts: Vec::new() }, schema: None }
+    AgentAction {
+        agent: "mender".to_owned(),
+        prompt: Template { parts: Vec::new() },
+        schema: None,
+        permissions: orc_domain::permission::Permissions::default(),
+    }
 }
 
 /// `build`, `test` that needs it and is a fan-out, `report` in `finally`.
@@ -57,6 +62,7 @@ pub(super) fn pipeline() -> Pipeline {
     let elements = Elements::List { list, binding: "item".to_owned() };
     let fan = Fan { elements, limit: Some(2), fail_fast: true };
     Pipeline {
+        permissions: orc_domain::permission::Permissions::default(),
         name: "ship".to_owned(),
         description: None,
         inputs: BTreeMap::new(),
@@ -128,6 +134,7 @@ pub(super) fn flow(steps: Vec<Step>) -> Flow {
             groups_above: std::collections::BTreeSet::new(),
             priority: 0,
             walls_above: Vec::new(),
+            above: Vec::new(),
         },
         head: FlowHead {
             state: FlowState::Live { phase: Phase::Main, stop: Stop::None },

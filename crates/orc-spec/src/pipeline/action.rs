@@ -132,7 +132,12 @@ impl Draft<'_> {
             (Ahead::Schema(schema), Some(_)) => Some(schema.clone()),
             _ => None,
         };
-        Some(AgentAction { agent: name?, prompt: prompt?, schema })
+        Some(AgentAction {
+            agent: name?,
+            prompt: prompt?,
+            schema,
+            permissions: orc_domain::permission::Permissions::default(),
+        })
     }
 
     fn repeat(&self, view: &View<'_>, report: &mut Report) -> Option<RepeatAction> {

@@ -366,7 +366,12 @@ impl Draft<'_> {
             }
             None => Some(self.default_prompt(view)),
         };
-        Some(AgentAction { agent: agent?, prompt: prompt?, schema: None })
+        Some(AgentAction {
+            agent: agent?,
+            prompt: prompt?,
+            schema: None,
+            permissions: orc_domain::permission::Permissions::default(),
+        })
     }
 
     /// Says when nothing is ever merged for this step.

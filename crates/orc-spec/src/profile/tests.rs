@@ -74,6 +74,8 @@ fn a_profile_with_everything() {
         model: Some("claude-opus-5-5".to_owned()),
         env: [("LEVEL", "3"), ("EMPTY", "")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         rules: BoxRules { network: ["example.com".to_owned()].into(), ..BoxRules::default() },
+        permissions: orc_domain::permission::Permissions::default(),
+        permission_mode: None,
         output: Some(json!({ "type": "object", "required": ["verdict"] })),
         system_prompt: "You write code.\n\n---\nAlso below a rule.".to_owned(),
     };

@@ -144,6 +144,7 @@ impl Definition {
             groups_above: BTreeSet::new(),
             priority: 0,
             walls_above: Vec::new(),
+            above: Vec::new(),
         };
         let submit = json!({ "spec": spec, "pipeline": self.pipeline, "source": self.source, "children": [] });
         Ok(json!({ "submit": submit }))

@@ -60,6 +60,7 @@ pub fn path(no: u32) -> StepPath {
 /// A definition.
 pub fn pipeline() -> (ContentHash, Arc<Pipeline>) {
     let pipeline = Pipeline {
+        permissions: orc_domain::permission::Permissions::default(),
         name: "suite".to_owned(),
         description: Some("for the suite".to_owned()),
         repositories: Vec::new(),
@@ -78,6 +79,7 @@ pub fn pipeline() -> (ContentHash, Arc<Pipeline>) {
 /// What never changes about a flow.
 pub fn spec(id: FlowId) -> FlowSpec {
     FlowSpec {
+        above: Vec::new(),
         id,
         workspace: WorkspaceId::default_workspace(),
         pipeline: pipeline().0,
@@ -262,10 +264,13 @@ pub fn start_agent(flow: FlowId, no: u32) -> Effect {
         model: Some("claude-opus-5-5".to_owned()),
         env: BTreeMap::new(),
         rules: BoxRules { network: ["example.com".to_owned()].into(), ..BoxRules::default() },
+        permissions: orc_domain::permission::Permissions::default(),
+        permission_mode: None,
         output: None,
         system_prompt: "Read, and say what you think.\n".to_owned(),
     };
     let call = AgentCall {
+        above: Vec::new(),
         profile,
         place: Place::InPlace { directory: "/repository".to_owned() },
         env: BTreeMap::new(),
