@@ -100,6 +100,16 @@ pub enum OpenError {
         #[source]
         source: Box<WorktreeError>,
     },
+    /// The machine gives no thread.
+    #[error("no thread can be started for private copies")]
+    Thread {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It panicked.
+    #[error("opening private copies panicked; the log says where")]
+    Panicked,
 }
 
 /// Private copies, made with git.
@@ -186,6 +196,17 @@ impl GitWorktrees {
     /// # Errors
     /// When nothing that was allowed works here, or the directory cannot be used.
     pub fn open(options: Options) -> Result<Self, OpenError> {
+        // On a thread of its own, as everything else here: what the main thread starts is taken for an orphan by whoever
+        // collects those, and its exit status would be gone.
+        std::thread::scope(|scope| {
+            let opening = std::thread::Builder::new().name("trees-open".to_owned());
+            let opening = opening.spawn_scoped(scope, || Self::open_here(options));
+            let opening = opening.map_err(|source| OpenError::Thread { source })?;
+            opening.join().unwrap_or(Err(OpenError::Panicked))
+        })
+    }
+
+    fn open_here(options: Options) -> Result<Self, OpenError> {
         let Options { root, instance, owner, choice, author, program_path, boxes, clock, max_file_bytes } = options;
         let failed = |source| OpenError::Root { root: root.clone(), source: Box::new(source) };
         for directory in ["repositories", "bases", "copies", "caches", "homes", "trash"] {
