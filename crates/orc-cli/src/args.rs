@@ -4,6 +4,7 @@ mod costs;
 mod db;
 mod examples;
 mod logs;
+mod permissions;
 mod worktrees;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use orc_domain::time::Millis;
 pub(crate) use self::costs::{CostsArgs, FigureArgs, FigureForm};
 pub(crate) use self::db::{DbCommand, RemoveArgs};
 pub(crate) use self::logs::{ExportArgs, LogsArgs};
+pub(crate) use self::permissions::{PermissionsCommand, TestArgs};
 pub(crate) use self::worktrees::{DoctorArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs};
 use crate::output::OutputArgs;
 
@@ -100,6 +102,9 @@ pub(crate) enum Command {
     /// What waits for people: list, show, approve, deny
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// What agents may do: test
+    #[command(subcommand)]
+    Permissions(PermissionsCommand),
     /// What went wrong in a way that a person should look at
     #[command(after_help = examples::INCIDENTS)]
     Incidents(IncidentsArgs),

@@ -25,6 +25,7 @@ mod logs;
 mod man;
 mod message;
 mod pause;
+mod permissions;
 mod plan;
 mod reference;
 mod replay;
@@ -41,7 +42,7 @@ use orc_domain::request::Answer;
 
 use crate::args::{
     AgentsCommand, ApprovalsCommand, Arguments, Command, ConfigCommand, ConversationsCommand, DbCommand, FlowsCommand,
-    RunsCommand, WorktreesCommand,
+    PermissionsCommand, RunsCommand, WorktreesCommand,
 };
 use crate::context::Context;
 use crate::failure::CommandResult;
@@ -83,6 +84,7 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
             approvals::answer(&context, args, Answer::Approved).await
         }
         Command::Approvals(ApprovalsCommand::Deny(args)) => approvals::answer(&context, args, Answer::Denied).await,
+        Command::Permissions(PermissionsCommand::Test(args)) => permissions::test(&context, &args),
         Command::Incidents(args) => incidents::run(&context, &args).await,
         Command::Costs(args) => costs::run(&context, &args).await,
         Command::Gateway(args) => gateway::run(&context, args).await,

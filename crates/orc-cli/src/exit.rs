@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// It did what was asked.
     Success,
-    /// The flow failed.
+    /// The flow failed, or what was tried came out otherwise than it must.
     FlowFailed,
     /// The command line makes no sense.
     Usage,
@@ -62,7 +62,7 @@ impl Exit {
     pub(crate) const fn meaning(self) -> &'static str {
         match self {
             Self::Success => "success",
-            Self::FlowFailed => "the flow failed",
+            Self::FlowFailed => "the flow failed, or what was tried came out otherwise than it must",
             Self::Usage => "the command line makes no sense",
             Self::Invalid => "a pipeline, an input or a setting is wrong",
             Self::NotFound => "what was named does not exist",

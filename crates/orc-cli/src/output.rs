@@ -12,6 +12,7 @@ use crate::failure::{CommandResult, unavailable};
 pub(crate) enum Form {
     /// For people.
     #[default]
+    #[value(alias = "text")]
     Table,
     /// One JSON document with a `schema`.
     Json,

@@ -55,6 +55,49 @@ pub struct Texts {
     pub allow: Vec<String>,
 }
 
+/// A line that is no row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRow {
+    /// Its id, when that can be told.
+    pub id: Option<String>,
+    /// What must come of it, when that can be told.
+    pub expected: Option<String>,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// What may be expected of a row.
+const EXPECTED: [&str; 4] = ["allow", "ask", "deny", "filter"];
+
+/// Reads a line of a file of rows.
+///
+/// # Errors
+/// Why it is no row, or none that expects anything.
+pub fn read(line: &str) -> Result<Row, NoRow> {
+    let value: Value = serde_json::from_str(line).map_err(|error| {
+        let why = format!("it is no JSON: {error}");
+        NoRow { id: None, expected: None, why }
+    })?;
+    let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let no_row = |why: String| NoRow { id: text("id"), expected: text("expected"), why };
+    let row = Row::deserialize(&value).map_err(|error| no_row(error.to_string()))?;
+    let expected = row.expected.as_deref().ok_or_else(|| no_row("missing field `expected`".to_owned()))?;
+    let one_of = |what: &str, word: &str, known: &[&str]| {
+        let hint = orc_domain::suggest::closest(word, known.iter().copied());
+        let hint =
+            hint.map_or_else(|| format!("there are {}", known.join(", ")), |near| format!("did you mean `{near}`?"));
+        no_row(format!("`{word}` is no {what}; {hint}"))
+    };
+    if !EXPECTED.contains(&expected) {
+        return Err(one_of("verdict", expected, &EXPECTED));
+    }
+    if let Some(word) = row.mode.as_deref().filter(|word| mode(word, false).is_none()) {
+        let known: Vec<&str> = Mode::ALL.iter().map(|mode| mode.word()).chain(MODES_OF_OTHERS).collect();
+        return Err(one_of("mode", word, &known));
+    }
+    Ok(row)
+}
+
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -258,7 +301,8 @@ impl Setup<'_> {
             self.0.get("mode_history").and_then(Value::as_array).and_then(|modes| modes.last()).and_then(Value::as_str);
         let forbidden = self.0["parent"]["policy"]["disable_bypass"].as_bool() == Some(true)
             || self.0["policy"]["disable_bypass"].as_bool() == Some(true);
-        policy.mode = mode(named.or(modes).or(row.mode.as_deref()).unwrap_or("default"), forbidden);
+        // A mode that nobody knows is the one that asks.
+        policy.mode = mode(named.or(modes).or(row.mode.as_deref()).unwrap_or("default"), forbidden).unwrap_or_default();
         policy.boxed = row.mode.as_deref() == Some("sandbox-auto-allow");
         policy.trusted = self.0.get("trusted").and_then(Value::as_bool).unwrap_or(true);
         policy.servers = texts(self.0.get("servers"));
@@ -286,16 +330,19 @@ impl Setup<'_> {
     }
 }
 
-/// The words of a mode, in the spellings of others.
-fn mode(word: &str, no_bypass: bool) -> Mode {
-    match word {
-        "plan" => Mode::Plan,
-        "acceptEdits" | "workspace-write" => Mode::AcceptEdits,
-        "auto" => Mode::Auto,
-        "dontAsk" => Mode::DontAsk,
-        "bypass" | "bypassPermissions" if !no_bypass => Mode::BypassPermissions,
-        _ => Mode::Default,
-    }
+/// Words of rows that are no modes of a run, but say something about one.
+const MODES_OF_OTHERS: [&str; 8] =
+    ["headless", "strict", "bypass", "sandbox-auto-allow", "unset", "approve", "on-request", "workspace-write"];
+
+/// A mode by its word, also in the spellings of others.
+fn mode(word: &str, no_bypass: bool) -> Option<Mode> {
+    let mode = match word {
+        "headless" | "strict" | "sandbox-auto-allow" | "unset" | "approve" | "on-request" => Mode::Default,
+        "workspace-write" => Mode::AcceptEdits,
+        "bypass" => Mode::BypassPermissions,
+        word => Mode::ALL.into_iter().find(|mode| mode.word() == word)?,
+    };
+    Some(if no_bypass && mode == Mode::BypassPermissions { Mode::Default } else { mode })
 }
 
 /// What hops above say under their own `delegate:`.

@@ -144,6 +144,17 @@ Examples:
 The built-in agent reads it at its next turn. A program that runs does not hear it: the next run of the step reads it. A step
 that is over reads nothing.";
 
+pub(super) const PERMISSIONS_TEST: &str = "\
+Examples:
+  orchestrator permissions test rules.jsonl
+  orchestrator permissions test - --output json < rules.jsonl
+
+A row is a call, the rules that it is judged by, and what must come of it:
+  {\"id\": \"1\", \"rules\": {\"allow\": [\"Bash(npm test *)\"], \"deny\": [\"Read(.env)\"]}, \"tool\": \"Bash\",
+   \"input\": {\"command\": \"npm test\"}, \"expected\": \"allow\"}
+`expected` is allow, ask, deny, or filter: a search that leaves something out. `mode`, `cwd`, `why` and `setup` may be there.
+The exit code is 1 when a row comes out otherwise, or is none.";
+
 pub(super) const INCIDENTS: &str = "\
 Examples:
   orchestrator incidents
