@@ -32,6 +32,25 @@ pub fn unshare_mounts() -> io::Result<()> {
     answered(i64::from(answer)).map(drop)
 }
 
+/// Makes a copy of this process that is a child of our parent, not of ours (`CLONE_PARENT`, clone(2)). `None` in the copy,
+/// else its number.
+///
+/// # Errors
+/// When this process has more threads than one, of which the copy would lack all others, whatever they hold; or when there can
+/// be no further process.
+pub fn fork_beside() -> io::Result<Option<i32>> {
+    // SAFETY: no memory is passed, and nothing changes: all that the kernel does for it is to refuse it to a process that
+    // has other threads (unshare(2)).
+    let alone = unsafe { libc::unshare(libc::CLONE_THREAD) };
+    answered(i64::from(alone))?;
+    let (flags, nothing) = (libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD), 0 as libc::c_long);
+    // SAFETY: the copy goes on at the same place on a stack of its own, since neither memory nor a stack is shared or passed;
+    // this is the only thread, so whatever memory is in the middle of a change is in this call.
+    let answer = unsafe { libc::syscall(libc::SYS_clone, flags, nothing, nothing, nothing, nothing) };
+    let pid = answered(answer)?;
+    Ok(i32::try_from(pid).ok().filter(|pid| *pid != 0))
+}
+
 /// Version of the kernel's interface of Landlock (landlock(7)); 0 where it has none, or it is switched off.
 #[must_use]
 pub fn landlock_version() -> i32 {
@@ -50,6 +69,16 @@ fn answered(answer: i64) -> io::Result<i64> {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_process_with_threads_is_not_copied() {
+        let (other, release) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::Builder::new().spawn(move || release.recv()).unwrap();
+        let refused = super::fork_beside().unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+        drop(other);
+        thread.join().unwrap().unwrap_err();
+    }
 
     #[test]
     fn descriptors_do_not_survive_an_exec() {

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
 
 use orc_domain::confine::Violation;
 use orc_ports::executor::{Confinement, Exit, Launch, StartError};
@@ -18,6 +17,7 @@ use tokio::io::unix::AsyncFd;
 use crate::disk::DiskWatch;
 use crate::egress::Proxy;
 use crate::groups::Group;
+use crate::launch::Newborn;
 use crate::passing;
 use crate::proc;
 use crate::protocol::{self, Answer, Content, Failure, Frames, Outcome};
@@ -29,10 +29,10 @@ const CALL: u64 = 1;
 /// Kinds of refusals that are kept of one run; a program that tries more tries the same.
 const MOST_VIOLATIONS: usize = 200;
 
-/// A box that was just begun: its outermost process, and the ends of its streams.
+/// A box that was just begun.
 pub(crate) struct Begun {
-    pub(crate) child: Child,
-    pub(crate) stdin: Option<OwnedFd>,
+    /// Its outermost process.
+    pub(crate) newborn: Newborn,
     pub(crate) control: Control,
 }
 
@@ -80,23 +80,29 @@ pub(crate) fn begin(launch: &Launch, confinement: &Confinement, shared: &Shared)
     sandbox.make_private(&launch.temp).map_err(file(&launch.temp))?;
     let proxy = open_proxy(confinement, shared)?;
     let group = sandbox.group(&launch.run.to_string(), &confinement.limits)?;
+    let marks = [("ORC_INSTANCE", shared.instance_name.clone()), ("ORC_RUN_ID", launch.run.to_string())];
+    let marks = marks.map(|(name, value)| (name.to_owned(), value)).to_vec();
+    let mut env = launch.env.clone();
+    env.extend(marks.iter().cloned());
     let request = Request {
         confinement,
         temp: Some(&launch.temp),
         output_bytes: launch.limits.output_bytes,
         egress: proxy.as_ref().map(Proxy::socket),
         groups: group.as_ref().map_or(&[][..], Group::directories),
+        marks,
     };
     let disk = DiskWatch::new(confinement, &launch.temp, &*shared.clock);
-    let marks = vec![("ORC_INSTANCE", shared.instance_name.clone()), ("ORC_RUN_ID", launch.run.to_string())];
-    let mut env = launch.env.clone();
-    env.extend(marks.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
     env.extend([("ORC_OUTPUT", OUTPUT), ("ORC_TEMP", TEMP)].map(|(name, path)| (name.to_owned(), path.to_owned())));
     let frame = line::first_call(&launch.argv, env, &launch.directory, proxy.is_some());
     let frame = frame.map_err(|error| StartError::Box { what: error.to_string() })?;
     let broken = |source: io::Error| StartError::Exhausted { source };
     let hosted = launch.host.as_ref().map(|hosting| hosting.socket.try_clone()).transpose().map_err(broken)?;
-    let stdout = hosted.as_ref().map(|socket| socket.try_clone().map(Stdio::from)).transpose().map_err(broken)?;
+    let (stdout, their_stdout) = match &hosted {
+        Some(socket) => (None, socket.try_clone().map_err(broken)?),
+        None => pipe().map(|(ours, theirs)| (Some(ours), theirs)).map_err(broken)?,
+    };
+    let (stderr, their_stderr) = pipe().map_err(broken)?;
     let (stdin, theirs) = if hosted.is_some() {
         (None, hosted)
     } else if launch.stdin.as_ref().is_some_and(|bytes| !bytes.is_empty()) {
@@ -105,12 +111,19 @@ pub(crate) fn begin(launch: &Launch, confinement: &Confinement, shared: &Shared)
     } else {
         (None, None)
     };
-    let (child, socket) = sandbox.enter(&request, marks, (stdout.unwrap_or_else(Stdio::piped), Stdio::piped()))?;
+    let porter = &mut *shared.porter.borrow_mut();
+    let (pid, socket) = sandbox.enter(&request, [their_stdout, their_stderr], Some((porter, &shared.instance_name)))?;
     // It may have ended already; then its answer tells why.
     let _ = passing::send(&socket, &frame, theirs.as_ref().map(AsFd::as_fd));
     let outside = Outside { proxy, group, disk };
     let control = Control::new(socket, launch.argv.first().cloned().unwrap_or_default(), outside);
-    Ok(Begun { child, stdin, control: control.map_err(broken)? })
+    let newborn = Newborn { pid, stdin, stdout, stderr };
+    Ok(Begun { newborn, control: control.map_err(broken)? })
+}
+
+/// The end that is read from, and the one that is written to.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    io::pipe().map(|(ours, theirs)| (ours.into(), theirs.into()))
 }
 
 fn open_proxy(confinement: &Confinement, shared: &Shared) -> Result<Option<Proxy>, StartError> {

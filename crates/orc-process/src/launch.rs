@@ -36,6 +36,15 @@ pub(crate) struct Started {
     pub(crate) stderr: AsyncFd<OwnedFd>,
 }
 
+/// A process that was just made, and our ends of its streams.
+#[derive(Debug)]
+pub(crate) struct Newborn {
+    pub(crate) pid: Pid,
+    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) stdout: Option<OwnedFd>,
+    pub(crate) stderr: OwnedFd,
+}
+
 /// Makes the folder of `$ORC_OUTPUT`, and the private directory if the command line names it: a directory for each of a
 /// thousand steps that want none costs more than the steps. The output file is the program's to make; what somebody else
 /// put in its place is not its output.
@@ -62,11 +71,8 @@ pub(crate) fn spawn(launch: &Launch, instance: &str) -> Result<Started, StartErr
     let wanted = Wanted { argv: &launch.argv, env: &launch.env, directory: &launch.directory };
     let path = find_program(&wanted).map_err(|source| refusal(launch, Cause::Program(source)))?;
     let mut command = build_command(launch, &path, instance).map_err(|source| StartError::Exhausted { source })?;
-    let mut child = command.spawn().map_err(|source| refusal(launch, explain(&wanted, &path, source)))?;
-    adopt(&mut child).map_err(|source| {
-        abandon(&child);
-        StartError::Exhausted { source }
-    })
+    let child = command.spawn().map_err(|source| refusal(launch, explain(&wanted, &path, source)))?;
+    Newborn::of(child).and_then(adopt).map_err(|source| StartError::Exhausted { source })
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the place that starts children")]
@@ -100,34 +106,37 @@ fn is_fed(launch: &Launch) -> bool {
 
 /// Takes over a box that was begun.
 pub(crate) fn adopt_box(begun: Begun) -> Result<(Started, Control), StartError> {
-    let Begun { mut child, stdin, control } = begun;
-    let adopted = adopt(&mut child).and_then(|started| {
-        let stdin = stdin.map(|fd| unblocked(fd, Interest::WRITABLE)).transpose()?;
-        Ok(Started { stdin, ..started })
-    });
-    match adopted {
-        Ok(started) => Ok((started, control)),
-        Err(source) => {
-            abandon(&child);
-            Err(StartError::Exhausted { source })
-        }
+    let Begun { newborn, control } = begun;
+    let started = adopt(newborn).map_err(|source| StartError::Exhausted { source })?;
+    Ok((started, control))
+}
+
+impl Newborn {
+    fn of(mut child: Child) -> io::Result<Self> {
+        let pid = Pid::from_raw(child.id().cast_signed()).ok_or(Errno::SRCH)?;
+        let (stdin, stdout) = (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
+        let stderr = child.stderr.take().ok_or(Errno::BADF)?.into();
+        Ok(Self { pid, stdin, stdout, stderr })
     }
 }
 
-fn adopt(child: &mut Child) -> io::Result<Started> {
-    let number = child.id().cast_signed();
-    let pid = Pid::from_raw(number).ok_or(Errno::SRCH)?;
+/// Takes a process over, or ends it.
+fn adopt(newborn: Newborn) -> io::Result<Started> {
+    let pid = newborn.pid;
+    watch(newborn).inspect_err(|_| abandon(pid))
+}
+
+fn watch(newborn: Newborn) -> io::Result<Started> {
+    let Newborn { pid, stdin, stdout, stderr } = newborn;
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
+    let number = pid.as_raw_pid();
     let start_ticks = proc::stat(number)?.start_ticks;
-    let stdin = child.stdin.take().map(|fd| unblocked(fd.into(), Interest::WRITABLE)).transpose()?;
-    let stdout = child.stdout.take().map(|fd| unblocked(fd.into(), Interest::READABLE)).transpose()?;
-    let stderr = child.stderr.take().ok_or(Errno::BADF)?.into();
     Ok(Started {
         pid,
         seen: Seen { pid: number, start_ticks },
         handle: proc::watch(handle)?,
-        stdin,
-        stdout,
+        stdin: stdin.map(|fd| unblocked(fd, Interest::WRITABLE)).transpose()?,
+        stdout: stdout.map(|fd| unblocked(fd, Interest::READABLE)).transpose()?,
         stderr: unblocked(stderr, Interest::READABLE)?,
     })
 }
@@ -139,11 +148,9 @@ fn unblocked(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Ends a process that cannot be watched; it has hardly begun.
-fn abandon(child: &Child) {
-    if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
-        let _ = kill_process_group(pid, Signal::KILL);
-        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
-    }
+fn abandon(pid: Pid) {
+    let _ = kill_process_group(pid, Signal::KILL);
+    let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
 }
 
 /// A program that is wanted, here or in a box.

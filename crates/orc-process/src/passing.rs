@@ -46,6 +46,37 @@ pub(crate) fn receive(socket: impl AsFd, bytes: &mut [u8], fd: &mut Option<Owned
     Ok(received.bytes)
 }
 
+/// Hands over the three standard streams of a process.
+pub(crate) fn send_streams(socket: impl AsFd, streams: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&streams)) {
+        return Err(io::Error::other("no room for three descriptors"));
+    }
+    let sent =
+        rustix::io::retry_on_intr(|| sendmsg(socket.as_fd(), &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL));
+    Ok(sent.map(drop)?)
+}
+
+/// Takes them; `None` when nobody hands any over any more.
+pub(crate) fn receive_streams(socket: impl AsFd) -> io::Result<Option<[OwnedFd; 3]>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut [0])], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut streams = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            streams.extend(fds);
+        }
+    }
+    streams.try_into().map(Some).map_err(|_| io::Error::other("not three descriptors"))
+}
+
 /// A reader that keeps the first descriptor that comes.
 pub(crate) struct Receiving<'a, S> {
     pub(crate) socket: &'a S,

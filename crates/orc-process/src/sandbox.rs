@@ -1,7 +1,7 @@
 //! Boxes: what a program may see and use, made by bubblewrap and by our own small programs around and inside of it.
 //!
 //! The processes of a box, from the outside in:
-//! 1. `box-enter` ([`crate::inside`]), started by us. It joins the groups of the limits; as root it makes a view of mounts
+//! 1. `box-enter` ([`crate::inside`]), started by us, or copied from a process of ours that waits for it. It joins the groups of the limits; as root it makes a view of mounts
 //!    of its own, puts a root together there that has the system's programs and what the box is to hold and nothing else,
 //!    lets go of the machine's root, and becomes the box user for good. It turns into
 //! 2. `bwrap`, which makes the namespaces and waits outside of them. Inside it starts
@@ -21,6 +21,7 @@
 
 mod blocking;
 pub(crate) mod line;
+mod porter;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub(crate) use line::{
     Argument, Bounds, Content, Entrance, HOME, Inside, MERGED, Marks, OUTPUT, OWN_PROCESSES, Part, RUN, Request, TEMP,
     door_at,
 };
+pub(crate) use porter::Porter;
 
 pub use crate::groups::LimitKind;
 use crate::groups::{Group, Groups};

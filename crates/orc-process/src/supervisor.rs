@@ -25,7 +25,7 @@ use crate::SetupError;
 use crate::disk::Disk;
 use crate::egress::Proxies;
 use crate::family::{Family, open_arrivals};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Porter, Sandbox};
 use crate::sockets::Sockets;
 use crate::{reap, supervise};
 
@@ -59,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) proxies: Proxies,
     pub(crate) sockets: Sockets,
     pub(crate) disk: Disk,
+    pub(crate) porter: RefCell<Porter>,
     pub(crate) family: RefCell<Family>,
     pub(crate) buffer: RefCell<Vec<u8>>,
 }
@@ -114,6 +115,7 @@ pub(crate) fn run(
                 proxies: Proxies::default(),
                 sockets: Sockets::default(),
                 disk: Disk::default(),
+                porter: RefCell::default(),
                 family: RefCell::new(family),
                 buffer: RefCell::new(vec![0; READ_BYTES]),
             };

@@ -167,16 +167,51 @@ impl Clock for SystemClock {
 
 /// As a run of the executor, which tells what was refused.
 async fn report_of(copy: &Copy, argv: [&str; 3], network: &[&str]) -> Report {
-    let (sender, mut reports) = mpsc::unbounded_channel();
-    let report = Arc::new(move |report| drop(sender.send(report)));
-    let instance = InstanceId::from_uuid(Uuid::now_v7());
-    let sandbox = Ok(copy.sandbox.clone());
-    let executor = ProcessExecutor::with_boxes(instance, Arc::new(SystemClock), report, sandbox).unwrap();
+    let mut executor = BoxExecutor::new(copy);
+    let report = executor.report_of(launch_of(copy, argv, network)).await;
+    executor.executor.close().await;
+    report
+}
+
+struct BoxExecutor {
+    instance: InstanceId,
+    executor: ProcessExecutor,
+    reports: mpsc::UnboundedReceiver<Report>,
+}
+
+impl BoxExecutor {
+    fn new(copy: &Copy) -> Self {
+        let (sender, reports) = mpsc::unbounded_channel();
+        let report = Arc::new(move |report| drop(sender.send(report)));
+        let instance = InstanceId::from_uuid(Uuid::now_v7());
+        let sandbox = Ok(copy.sandbox.clone());
+        let executor = ProcessExecutor::with_boxes(instance, Arc::new(SystemClock), report, sandbox).unwrap();
+        Self { instance, executor, reports }
+    }
+
+    async fn report_of(&mut self, launch: Launch) -> Report {
+        self.executor.start(launch).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), self.reports.recv()).await.unwrap().unwrap()
+    }
+
+    /// Numbers of the processes that are copied for its boxes.
+    fn porters(&self) -> Vec<i32> {
+        let mark = format!("ORC_INSTANCE={}\0", self.instance);
+        let is_porter = |pid: &i32| {
+            let read = |file| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            read("environ") == mark.as_bytes() && read("cmdline").ends_with(b"\0box-porter\0")
+        };
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_porter).collect()
+    }
+}
+
+fn launch_of(copy: &Copy, argv: [&str; 3], network: &[&str]) -> Launch {
     let path = |name: &str| copy.directory.path().join(name);
     let mut confinement = copy.confinement.clone();
     confinement.home = path("home");
     confinement.network = network.iter().map(|host| (*host).to_owned()).collect();
-    let launch = Launch {
+    Launch {
         run: RunId::from_uuid(Uuid::now_v7()),
         argv: argv.map(str::to_owned).into(),
         directory: "/copy".into(),
@@ -190,11 +225,26 @@ async fn report_of(copy: &Copy, argv: [&str; 3], network: &[&str]) -> Report {
         host: None,
         confinement: Some(Box::new(confinement)),
         secrets: Secrets::default(),
-    };
-    executor.start(launch).await.unwrap();
-    let report = tokio::time::timeout(Duration::from_secs(60), reports.recv()).await.unwrap().unwrap();
-    executor.close().await;
-    report
+    }
+}
+
+#[tokio::test]
+async fn boxes_begin_whatever_becomes_of_their_porter() {
+    let copy = Copy::new();
+    let mut executor = BoxExecutor::new(&copy);
+    assert!(executor.porters().is_empty(), "nobody has asked for a box");
+    for (round, porters) in [1, 1, 0, 1].into_iter().enumerate() {
+        let report = executor.report_of(launch_of(&copy, ["sh", "-c", "exit 3"], &[])).await;
+        assert_eq!((report.exit, report.last_line.as_str()), (Exit::Code(3), ""), "{round}");
+        let found = executor.porters();
+        assert_eq!(found.len(), porters, "{round}");
+        if round == 1 {
+            let killed = std::process::Command::new("kill").args(["-KILL", &found[0].to_string()]).status().unwrap();
+            assert!(killed.success());
+        }
+    }
+    executor.executor.close().await;
+    assert!(executor.porters().is_empty());
 }
 
 #[tokio::test]

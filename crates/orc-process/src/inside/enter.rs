@@ -64,7 +64,7 @@ fn enter(control: &mut UnixStream) -> String {
 
 fn prepare(control: &mut UnixStream) -> Result<Command, String> {
     let entrance: Option<Entrance> = protocol::read(control).map_err(|error| error.to_string())?;
-    let Entrance { user, groups, line, masked, etc } = entrance.ok_or("nothing was asked for")?;
+    let Entrance { user, groups, line, masked, etc, marks } = entrance.ok_or("nothing was asked for")?;
     for group in groups {
         join(&group).map_err(|error| format!("cannot join the group `{}`: {error}", group.display()))?;
     }
@@ -110,7 +110,7 @@ fn prepare(control: &mut UnixStream) -> Result<Command, String> {
     let (program, arguments) = words.split_first().ok_or("no program was named")?;
     #[expect(clippy::disallowed_methods, reason = "this process becomes that program; it starts no child")]
     let mut bwrap = Command::new(program);
-    bwrap.args(arguments);
+    bwrap.args(arguments).env_clear().envs(marks);
     std::mem::forget(data);
     Ok(bwrap)
 }

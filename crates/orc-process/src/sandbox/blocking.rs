@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ use orc_ports::executor::{Confinement, Exit, StartError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::time::Instant;
 
 use crate::groups::Group;
 use crate::passing;
 use crate::protocol::{self, Answer, Blame, Content, Failure, Frames, Outcome};
-use crate::sandbox::{Marks, Request, Sandbox, line};
+use crate::sandbox::{Marks, Porter, Request, Sandbox, line};
 
 /// Bytes of error output that are kept, from the end.
 const STDERR_BYTES: usize = 16 * 1024;
@@ -128,7 +128,7 @@ pub enum BoxError {
 
 /// A box on its way: its outermost process and the ends of its pipes.
 struct Running {
-    child: Child,
+    leader: Pid,
     control: UnixStream,
     frames: Frames,
     stdin: Option<(File, Vec<u8>, usize)>,
@@ -160,7 +160,7 @@ impl Sandbox {
             running.kill();
         }
         // The outermost process ends last; with it killed, the kernel ends what is inside.
-        let _ = running.child.wait();
+        let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(running.leader), WaitIdOptions::EXITED));
         running.drain(most);
         match ended {
             Err(Stop::Wall) => return Err(BoxError::Wall { program, wall }),
@@ -180,13 +180,17 @@ impl Sandbox {
         let confinement = command.confinement;
         let group = self.group(&format!("call{}", CALLS.fetch_add(1, Ordering::Relaxed)), &confinement.limits)?;
         let groups = group.as_ref().map_or(&[][..], Group::directories);
-        let request = Request { confinement, temp: None, output_bytes: 0, egress: None, groups };
+        let request = Request { confinement, temp: None, output_bytes: 0, egress: None, groups, marks: Vec::new() };
         let frame = line::first_call(command.argv, command.env.clone(), command.directory, false);
         let frame = frame.map_err(|error| StartError::Box { what: error.to_string() })?;
-        let (kept, stdout) = match command.stdout {
-            Stdout::Kept { .. } => (true, Stdio::piped()),
-            Stdout::To(fd) => (false, Stdio::from(fd)),
+        let (stdout, their_stdout) = match command.stdout {
+            Stdout::Kept { .. } => {
+                let (ours, theirs) = io::pipe().map_err(broken)?;
+                (Some(File::from(OwnedFd::from(ours))), OwnedFd::from(theirs))
+            }
+            Stdout::To(fd) => (None, fd),
         };
+        let (stderr, their_stderr) = io::pipe().map_err(broken)?;
         let (stdin, theirs) = match command.stdin {
             Stdin::None => (None, None),
             Stdin::From(fd) => (None, Some(fd)),
@@ -195,18 +199,16 @@ impl Sandbox {
                 (Some((File::from(OwnedFd::from(ours)), bytes, 0)), Some(OwnedFd::from(theirs)))
             }
         };
-        let (mut child, control) = self.enter(&request, Vec::new(), (stdout, Stdio::piped()))?;
+        let (leader, control) = self.enter(&request, [their_stdout, their_stderr.into()], None)?;
         // It may have ended already; then its answer tells why.
         let _ = passing::send(&control, &frame, theirs.as_ref().map(AsFd::as_fd));
-        let stdout = child.stdout.take().filter(|_| kept).map(|fd| File::from(OwnedFd::from(fd)));
-        let stderr = child.stderr.take().map(|fd| File::from(OwnedFd::from(fd)));
         let running = Running {
-            child,
+            leader,
             control,
             frames: Frames::default(),
             stdin,
             stdout,
-            stderr,
+            stderr: Some(File::from(OwnedFd::from(stderr))),
             kept: Vec::new(),
             tail: Vec::new(),
             outcome: None,
@@ -218,28 +220,44 @@ impl Sandbox {
         Ok(running)
     }
 
-    /// Starts `box-enter` with what it is to do already on its way.
+    /// Has `box-enter` begin with what it is to do already on its way, by the porter of this thread if there is one.
     pub(crate) fn enter(
         &self,
         request: &Request<'_>,
-        marks: Marks,
-        streams: (Stdio, Stdio),
-    ) -> Result<(Child, UnixStream), StartError> {
+        [stdout, stderr]: [OwnedFd; 2],
+        porter: Option<(&mut Porter, &str)>,
+    ) -> Result<(Pid, UnixStream), StartError> {
         let failed = |what: String| StartError::Box { what };
         self.hand_doors_over(request)?;
         let entrance = protocol::encode(&self.entrance(request)).map_err(|error| failed(error.to_string()))?;
         let (ours, theirs) = UnixStream::pair().map_err(|error| failed(format!("no socket for it: {error}")))?;
-        #[expect(clippy::disallowed_methods, reason = "one of the places that start children")]
-        let mut command = Command::new(&self.inner.executable);
-        command.arg("box-enter").env_clear().envs(marks).current_dir("/").process_group(0);
-        command.stdin(OwnedFd::from(theirs)).stdout(streams.0).stderr(streams.1);
-        let child = command.spawn().map_err(|source| match Errno::from_io_error(&source) {
-            Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => StartError::Exhausted { source },
-            _ => failed(format!("cannot start `{}`: {source}", self.inner.executable.display())),
-        })?;
-        drop(command);
+        // First, because it may move this process, and a porter would stay where it was started.
+        let _ = self.limits();
+        let executable = &self.inner.executable;
+        let streams = [theirs.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        let begun = porter.and_then(|(porter, instance)| porter.let_in(executable, instance, streams));
+        let pid = match begun {
+            Some(pid) => pid,
+            None => self.start_entrance(&request.marks, [theirs.into(), stdout, stderr])?,
+        };
         passing::send(&ours, &entrance, None).map_err(|error| failed(format!("`box-enter` does not read: {error}")))?;
-        Ok((child, ours))
+        Ok((pid, ours))
+    }
+
+    fn start_entrance(&self, marks: &Marks, [stdin, stdout, stderr]: [OwnedFd; 3]) -> Result<Pid, StartError> {
+        let executable = &self.inner.executable;
+        #[expect(clippy::disallowed_methods, reason = "one of the places that start children")]
+        let mut command = Command::new(executable);
+        command.arg("box-enter").env_clear().envs(marks.iter().cloned()).current_dir("/").process_group(0);
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
+        let started = command.spawn().and_then(|child| {
+            // Whoever asked collects it, by its number.
+            Pid::from_raw(child.id().cast_signed()).ok_or_else(|| Errno::SRCH.into())
+        });
+        started.map_err(|source| match Errno::from_io_error(&source) {
+            Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => StartError::Exhausted { source },
+            _ => StartError::Box { what: format!("cannot start `{}`: {source}", executable.display()) },
+        })
     }
 }
 
@@ -279,10 +297,8 @@ impl Running {
     }
 
     fn kill(&self) {
-        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            // Not reaped yet, so the number is still its own.
-            let _ = kill_process_group(pid, Signal::KILL);
-        }
+        // Not reaped yet, so the number is still its own.
+        let _ = kill_process_group(self.leader, Signal::KILL);
     }
 
     /// Until the control socket ends, which it does with the box.

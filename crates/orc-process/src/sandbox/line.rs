@@ -64,6 +64,8 @@ pub(crate) struct Entrance {
     pub(crate) masked: Vec<PathBuf>,
     /// What `/etc` is put together from, for bwrap and the box; nothing where the line says it.
     pub(crate) etc: Vec<Part>,
+    /// The environment of bwrap.
+    pub(crate) marks: Marks,
 }
 
 /// Something in `/etc` of a box.
@@ -129,7 +131,7 @@ pub(crate) enum Argument {
 }
 
 /// The marks by which a left process is recognised, as its environment has them.
-pub(crate) type Marks = Vec<(&'static str, String)>;
+pub(crate) type Marks = Vec<(String, String)>;
 
 /// A box to be made.
 #[derive(Debug)]
@@ -143,6 +145,8 @@ pub(crate) struct Request<'a> {
     pub(crate) egress: Option<&'a Path>,
     /// Groups of its limits, as directories.
     pub(crate) groups: &'a [PathBuf],
+    /// What it is recognised by.
+    pub(crate) marks: Marks,
 }
 
 impl Request<'_> {
@@ -375,6 +379,7 @@ impl Sandbox {
             line: line.0,
             masked: confinement.masked.clone(),
             etc: inner.system.etc.clone(),
+            marks: request.marks.clone(),
         }
     }
 
