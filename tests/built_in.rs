@@ -20,3 +20,5 @@ mod provider;
 #[path = "built_in/scene.rs"]
 mod scene;
 mod support;
+#[path = "built_in/wide.rs"]
+mod wide;

@@ -241,7 +241,7 @@ impl Scene {
 
 /// What came of all calls of a question.
 pub(crate) fn results(question: &Value) -> Vec<Done> {
-    let blocks = || question["messages"].as_array().unwrap().iter().flat_map(|message| blocks(message));
+    let blocks = || question["messages"].as_array().unwrap().iter().flat_map(blocks);
     let name = |id: &Value| {
         let call = blocks().find(|block| block["type"] == "tool_use" && block["id"] == *id).unwrap();
         call["name"].as_str().unwrap().to_owned()

@@ -63,7 +63,8 @@ async fn look_at_git(place: &dyn Place) -> Result<Option<GitFacts>, PlaceError> 
         branch,
         main,
         user: name.unwrap_or_else(|| "nobody yet".to_owned()),
-        status: status.unwrap_or_default(),
+        // What git did not say in time is not clean.
+        status: status.unwrap_or_else(|| "not known: git did not say it in time".to_owned()),
         commits: commits.unwrap_or_default(),
     }))
 }
