@@ -262,7 +262,8 @@ fn blocks(message: &Value) -> Vec<Value> {
     }
 }
 
-/// Why the provider would refuse it: speakers take turns, each call is followed by its one result, and no text is empty.
+/// Why the provider would refuse it: speakers take turns, each call is followed by its one result, no text is empty, and
+/// tools have names that tools may have.
 pub(crate) fn check(question: &Value) -> Result<(), String> {
     let messages = question["messages"].as_array().ok_or("no messages")?;
     let (mut open, mut ids): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
@@ -282,6 +283,10 @@ pub(crate) fn check(question: &Value) -> Result<(), String> {
         }
         if blocks.iter().skip(results.len()).any(|block| block["type"] == "tool_result") {
             return Err(format!("message {at} says something before its results"));
+        }
+        let is_plain = |one: char| one.is_ascii_alphanumeric() || "-_".contains(one);
+        if of("tool_use", "name").iter().any(|name| !(1..=64).contains(&name.len()) || !name.chars().all(is_plain)) {
+            return Err(format!("message {at} calls a tool by a name that no tool can have"));
         }
         if blocks.is_empty() || of("text", "text").iter().any(|text| text.trim().is_empty()) {
             return Err(format!("message {at} says nothing"));

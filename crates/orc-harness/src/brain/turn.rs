@@ -13,6 +13,8 @@ use crate::talk::{Block, CallFailure, Ended, Message, Said, Speaker, ToolCall, T
 
 /// How often it may go on behind an answer that was cut at the highest limit.
 const MOST_CUTS: u32 = 3;
+/// Characters of the name of a tool that there is not, as its caller is told it.
+const MOST_NAME: usize = 100;
 /// What a model is told whose answer was cut.
 const GO_ON: &str = "Your answer was cut at the limit of its length. Go on from where it ended, in smaller pieces.";
 /// What a model is told that was to end and did not see it coming.
@@ -58,7 +60,8 @@ impl Brain {
     fn check(&self, call: &ToolCall) -> Result<Kind, String> {
         let Some(tool) = self.settings.tool(&call.name) else {
             let names: Vec<&str> = self.settings.tools.iter().map(|tool| tool.offer.name.as_str()).collect();
-            return Err(format!("There is no tool `{}` in this run. There are: {}.", call.name, names.join(", ")));
+            let name: String = call.name.chars().take(MOST_NAME).collect();
+            return Err(format!("There is no tool `{name}` in this run. There are: {}.", names.join(", ")));
         };
         let input = match &call.input {
             ToolInput::Json(input) => input,
@@ -70,7 +73,9 @@ impl Brain {
                 ));
             }
         };
-        let problems = self.schemas.get(&tool.offer.name).map(|schema| schema.problems(input)).unwrap_or_default();
+        // An output is what it is; of the rest, many models name what they leave out.
+        let named = if matches!(tool.kind, Kind::Submit { .. }) { input.clone() } else { without_nulls(input) };
+        let problems = self.schemas.get(&tool.offer.name).map(|schema| schema.problems(&named)).unwrap_or_default();
         if problems.is_empty() {
             return Ok(tool.kind);
         }
@@ -339,6 +344,18 @@ impl Brain {
         if let Some(why) = self.state.stop {
             self.leave(why, acts);
         }
+    }
+}
+
+/// The same without members that are null.
+fn without_nulls(input: &Value) -> Value {
+    match input {
+        Value::Object(members) => {
+            let named = members.iter().filter(|(_, value)| !value.is_null());
+            named.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
     }
 }
 

@@ -12,6 +12,7 @@ use super::offers::TEXT_BYTES;
 use super::place::{self, MOST_BYTES, Place};
 use super::save::save;
 use super::text::{Encoding, Text, with_ending};
+use super::walk::is_over;
 use super::{Outcome, Refusal};
 
 /// Places that are named when there are several.
@@ -56,6 +57,9 @@ fn change(path: &str, edits: &[Replacement], seen: &Seen, floor: &dyn Floor) -> 
     let before = text_of(&place, &bytes)?;
     let mut after = before.clone();
     for (at, edit) in edits.iter().enumerate() {
+        if is_over(floor) {
+            return Err(format!("`{}` is unchanged: the time was over before all edits were made.", place.shown).into());
+        }
         after = apply(&after, edit).map_err(|why| match edits.len() {
             1 => Refusal(format!("`{}`: {why}", place.shown)),
             all => Refusal(format!("`{}` is unchanged: edit {} of {all}: {why}", place.shown, at + 1)),
@@ -76,6 +80,12 @@ fn apply(text: &Text, edit: &Replacement) -> Result<Text, String> {
         return Err("`old_string` and `new_string` are the same: nothing would change.".to_owned());
     }
     let normal = text.normal();
+    let count = normal.matches(&old).count();
+    let length = normal.len().saturating_add(count.saturating_mul(new.len())) - count * old.len();
+    // As a text it may be twice as long as in the encoding of the file.
+    if length > 2 * MOST_BYTES {
+        return Err(format!("the file would have {length} bytes; at most {MOST_BYTES} are written at once."));
+    }
     let places: Vec<_> = normal.match_indices(&old).map(|(place, _)| place..place + old.len()).collect();
     match places.len() {
         0 => Err(format!("`old_string` is not in the file. {}", nearest::explain(normal, &old))),

@@ -1,15 +1,17 @@
 //! Inputs of the tools. They were checked outside; here they are read again, because nothing outside is relied upon.
 
 use orc_process::hands::Use;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 
 use super::{Refusal, offers};
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Read {
     pub(super) file_path: String,
+    #[serde(default, deserialize_with = "count")]
     pub(super) offset: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     pub(super) limit: Option<u64>,
 }
 
@@ -63,16 +65,17 @@ pub(super) struct Grep {
     #[serde(rename = "type")]
     pub(super) kind: Option<String>,
     pub(super) output_mode: Option<OutputMode>,
-    #[serde(rename = "-A")]
+    #[serde(rename = "-A", default, deserialize_with = "count")]
     pub(super) after: Option<usize>,
-    #[serde(rename = "-B")]
+    #[serde(rename = "-B", default, deserialize_with = "count")]
     pub(super) before: Option<usize>,
-    #[serde(rename = "-C")]
+    #[serde(rename = "-C", default, deserialize_with = "count")]
     pub(super) around: Option<usize>,
     #[serde(rename = "-n")]
     pub(super) numbers: Option<bool>,
     #[serde(rename = "-i")]
     pub(super) any_case: Option<bool>,
+    #[serde(default, deserialize_with = "count")]
     pub(super) head_limit: Option<usize>,
     pub(super) multiline: Option<bool>,
 }
@@ -80,6 +83,7 @@ pub(super) struct Grep {
 #[derive(Debug, Deserialize)]
 pub(super) struct Bash {
     pub(super) command: String,
+    #[serde(default, deserialize_with = "count")]
     pub(super) timeout: Option<u64>,
     pub(super) run_in_background: Option<bool>,
 }
@@ -108,6 +112,17 @@ pub(super) fn parse<T: DeserializeOwned>(wanted: &Use) -> Result<T, Refusal> {
         let taken = taken.unwrap_or_default();
         Refusal(format!("The input of {} does not fit: {error}. It takes {taken}.", wanted.name))
     })
+}
+
+/// A number of something. A whole one is whole however a model writes it: `5.0` is 5, for JSON and for JSON Schema.
+fn count<'de, T: TryFrom<u64>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
+    let written_out = || number.as_f64().filter(|number| number.fract() == 0.0).map(|number| format!("{number:.0}"));
+    let whole = number.as_u64().or_else(|| written_out()?.parse().ok());
+    let count = whole.and_then(|whole| T::try_from(whole).ok());
+    count
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(format_args!("`{number}` is no whole number from 0 on, or too large")))
 }
 
 fn describe(schema: &serde_json::Value) -> String {

@@ -17,6 +17,8 @@ use super::Refusal;
 
 /// Most bytes of a file that is read, edited or written.
 pub(super) const MOST_BYTES: usize = 32 << 20;
+/// Longest path that the system takes, in bytes (path_resolution(7)).
+const LONGEST_PATH: usize = 4_096;
 /// Names of a directory that are looked at for one that is like another.
 const MOST_NAMES: usize = 10_000;
 
@@ -39,10 +41,20 @@ impl Place {
         if asked.is_empty() || asked.contains('\0') {
             return Err("The path is empty or holds a NUL: it names no file.".into());
         }
+        if asked.len() >= LONGEST_PATH {
+            return Err(format!("A path of {} bytes names no file: it is too long.", asked.len()).into());
+        }
+        // Only shells know it; a directory of this name is what somebody removes together with their home.
+        if asked == "~" || asked.starts_with("~/") {
+            return Err(format!("`{asked}`: `~` stands for no directory here. Give the whole path.").into());
+        }
         let base = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
         let straight = straighten(&base.join(asked));
         let (path, kind) = resolve(&base.join(asked), &straight).map_err(|error| explain(asked, &error))?;
         let shown = show(&path, &base);
+        if kind.is_none() && asked.ends_with('/') {
+            return Err(format!("`{asked}` names a directory, and there is none.").into());
+        }
         let link = (path != straight).then(|| show(&straight, &base));
         Ok(Self { path, shown, link, kind })
     }
@@ -168,28 +180,34 @@ fn straighten(path: &Path) -> PathBuf {
 }
 
 /// The path without links, also where the last parts of it do not exist.
-fn resolve(path: &Path, straight: &Path) -> io::Result<(PathBuf, Option<FileType>)> {
-    match path.canonicalize() {
-        Ok(found) => {
-            let kind = rustix::fs::lstat(&found)?.st_mode;
-            return Ok((found, Some(FileType::from_raw_mode(kind))));
+fn resolve<'a>(mut path: &'a Path, mut straight: &'a Path) -> io::Result<(PathBuf, Option<FileType>)> {
+    let mut missing = Vec::new();
+    let (mut found, kind) = loop {
+        match path.canonicalize() {
+            Ok(found) => {
+                let kind = rustix::fs::lstat(&found)?.st_mode;
+                break (found, Some(FileType::from_raw_mode(kind)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    // A link that leads to nothing: what it leads to is what does not exist.
-    if let Ok(target) = std::fs::read_link(straight) {
-        let parent = straight.parent().unwrap_or(Path::new("/"));
-        return Ok((straighten(&parent.canonicalize()?.join(target)), None));
-    }
-    let (Some(parent), Some(name)) = (straight.parent(), straight.file_name()) else {
-        return Err(io::ErrorKind::NotFound.into());
+        let (Some(parent), Some(name)) = (straight.parent(), straight.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        // A link that leads to nothing: what it leads to is what does not exist.
+        if let Ok(target) = std::fs::read_link(straight) {
+            break (straighten(&parent.canonicalize()?.join(target)), None);
+        }
+        missing.push(name);
+        (path, straight) = (parent, parent);
     };
-    let (parent, kind) = resolve(parent, parent)?;
     match kind {
-        None | Some(FileType::Directory) => Ok((parent.join(name), None)),
-        Some(_) => Err(io::ErrorKind::NotADirectory.into()),
+        _ if missing.is_empty() => return Ok((found, kind)),
+        None | Some(FileType::Directory) => {}
+        Some(_) => return Err(io::ErrorKind::NotADirectory.into()),
     }
+    found.extend(missing.iter().rev());
+    Ok((found, None))
 }
 
 fn explain(asked: &str, error: &io::Error) -> Refusal {

@@ -4,9 +4,10 @@
 //! ends everything that came from it.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use orc_process::protocol::Ended;
 
 use super::offers::TEXT_BYTES;
 use super::spool::{Kept, text};
+use super::walk::is_over;
 use super::{Outcome, Refusal, input, shell, told};
 
 /// Shells that run at once.
@@ -41,6 +43,10 @@ pub(super) struct Shells {
 #[derive(Debug)]
 struct Shell {
     group: Group,
+    /// What it prints, for whoever tells of it without keeping it from printing.
+    output: File,
+    /// How far it was told.
+    told: Mutex<u64>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -48,9 +54,16 @@ struct Shell {
 #[derive(Debug)]
 struct State {
     kept: Kept,
-    /// How far it was told.
-    told: u64,
     ended: Option<Result<Ended, String>>,
+}
+
+/// What is to be told of the output of a shell.
+struct New<'a> {
+    output: &'a File,
+    path: &'a Path,
+    from: u64,
+    until: u64,
+    bound: usize,
 }
 
 impl Shell {
@@ -132,16 +145,19 @@ impl Shells {
         let (answer, started) = sync_channel::<Started>(1);
         let (command, cwd, env) = (command.to_owned(), floor.cwd().to_owned(), shell::environment(floor.env()));
         let live = move |answer: SyncSender<Started>| {
-            let running = match shell::start(&command, &env, &cwd, Running::start) {
-                Ok(running) => running,
+            let output = kept.file.try_clone().map_err(|error| Refusal(format!("No file for its output: {error}.")));
+            let begun = output.and_then(|output| Ok((output, shell::start(&command, &env, &cwd, Running::start)?)));
+            let (output, running) = match begun {
+                Ok(begun) => begun,
                 Err(refusal) => {
                     // Whoever asked waits for it.
                     let _ = answer.send(Err(refusal));
                     return;
                 }
             };
-            let state = Mutex::new(State { kept, told: 0, ended: None });
-            let shell = Arc::new(Shell { group: running.group(), state, changed: Condvar::new() });
+            let (group, state) = (running.group(), Mutex::new(State { kept, ended: None }));
+            let shell = Shell { group, output, told: Mutex::new(0), state, changed: Condvar::new() };
+            let shell = Arc::new(shell);
             let _ = answer.send(Ok(Arc::clone(&shell)));
             shell.follow(running);
         };
@@ -170,33 +186,42 @@ impl Shells {
         let filter = filter.map_err(|error| Refusal(format!("`filter` cannot be read: {error}")))?;
         let shell = self.find(&wanted.bash_id)?;
         let bound = floor.bound().unwrap_or(TEXT_BYTES).saturating_sub(ROOM);
-        let mut state = shell.state();
-        let new = state.kept.bytes - state.told;
-        let mut text = match &filter {
-            Some(filter) => state.filtered(filter, bound),
-            None => state.latest(bound),
+        // Held while it is told: two who ask at once are not told the same.
+        let mut told = shell.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let (path, until, dropped, ended) = {
+            let State { kept, ended } = &*shell.state();
+            (kept.path.clone(), kept.bytes, kept.dropped, ended.clone())
+        };
+        let new = New { output: &shell.output, path: &path, from: *told, until, bound };
+        let (mut text, reached) = match &filter {
+            Some(filter) => new.filtered(filter, floor),
+            None => new.latest().map(|text| (text, until)),
         }
         .map_err(|error| Refusal(format!("Its output cannot be read: {error}.")))?;
-        state.told = state.kept.bytes;
+        let count = reached - std::mem::replace(&mut *told, reached);
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        let nothing = match (new, &filter) {
-            (0, _) => "nothing new; ",
+        let nothing = match (count, &filter) {
+            (0, _) if reached == until => "nothing new; ",
             (_, Some(_)) if text.is_empty() => "nothing new that fits; ",
             _ => "",
         };
-        let now = match &state.ended {
+        let rest = match until - reached {
+            0 => String::new(),
+            bytes => format!("{bytes} bytes of it are still to be looked at, ask again; "),
+        };
+        let now = match &ended {
             None => "it runs".to_owned(),
             Some(Ok(ended)) => format!("it has ended: {}", shell::describe(*ended)),
             Some(Err(why)) => format!("it has ended; how is not known: {why}"),
         };
-        let lost = match state.kept.dropped {
+        let lost = match dropped {
             0 => String::new(),
             bytes => format!("; {bytes} bytes of its output are lost, since they were too many"),
         };
-        text.push_str(&format!("[{nothing}{now}{lost}]"));
-        let file: Option<PathBuf> = (new > bound as u64).then(|| state.kept.path.clone());
+        text.push_str(&format!("[{nothing}{rest}{now}{lost}]"));
+        let file = (count > bound as u64).then_some(path);
         Ok(Used { text, file, ..Used::default() })
     }
 
@@ -216,46 +241,43 @@ impl Shells {
     }
 }
 
-impl State {
-    /// The last of what is new.
-    fn latest(&self, bound: usize) -> io::Result<String> {
-        let new = self.kept.bytes - self.told;
-        let shown = usize::try_from(new).unwrap_or(usize::MAX).min(bound);
+impl New<'_> {
+    /// The last of it.
+    fn latest(&self) -> io::Result<String> {
+        let new = self.until - self.from;
+        let shown = usize::try_from(new).unwrap_or(usize::MAX).min(self.bound);
         let mut bytes = vec![0; shown];
-        self.kept.file.read_exact_at(&mut bytes, self.kept.bytes - shown as u64)?;
-        let path = self.kept.path.display();
+        self.output.read_exact_at(&mut bytes, self.until - shown as u64)?;
         let left_out = match new - shown as u64 {
             0 => String::new(),
-            bytes => format!("[{bytes} bytes before this are left out; all of it is in {path}]\n"),
+            bytes => format!("[{bytes} bytes before this are left out; all of it is in {}]\n", self.path.display()),
         };
         Ok(left_out + &text(&bytes))
     }
 
-    /// The first lines of what is new that fit a filter.
-    fn filtered(&mut self, filter: &RegexMatcher, bound: usize) -> io::Result<String> {
-        let mut reader = &self.kept.file;
-        // Only at an end of it does the shell write.
-        reader.seek(SeekFrom::Start(self.told))?;
-        let mut lines = Lines { filter, bound, told: String::new(), left_out: 0, line: Vec::new() };
-        let mut chunk = vec![0; CHUNK];
-        loop {
-            let count = reader.read(&mut chunk)?;
+    /// The first lines of it that fit a filter, and how far it was looked at before the time was over.
+    fn filtered(&self, filter: &RegexMatcher, floor: &dyn Floor) -> io::Result<(String, u64)> {
+        let mut lines = Lines { filter, bound: self.bound, told: String::new(), left_out: 0, line: Vec::new() };
+        let (mut chunk, mut at) = (vec![0; CHUNK], self.from);
+        while at < self.until && !is_over(floor) {
+            let most = usize::try_from(self.until - at).unwrap_or(CHUNK).min(CHUNK);
+            let count = self.output.read_at(&mut chunk[..most], at)?;
             if count == 0 {
-                break;
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            at += count as u64;
             for piece in chunk[..count].split_inclusive(|byte| *byte == b'\n') {
                 lines.add(piece);
             }
         }
         lines.end();
-        reader.seek(SeekFrom::End(0))?;
         let left_out = match lines.left_out {
             0 => String::new(),
             count => {
-                format!("[{count} more lines that fit are left out; all of it is in {}]\n", self.kept.path.display())
+                format!("[{count} more lines that fit are left out; all of it is in {}]\n", self.path.display())
             }
         };
-        Ok(lines.told + &left_out)
+        Ok((lines.told + &left_out, at))
     }
 }
 

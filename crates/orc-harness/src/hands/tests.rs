@@ -145,7 +145,14 @@ fn inputs_that_do_not_fit_are_refused_with_what_is_taken() {
         ("Nothing", json!({}), "There is no tool `Nothing`. There are: Read, Write,"),
         ("Read", json!({}), "missing field `file_path`. It takes `file_path` (string), `limit` (integer, optional)"),
         ("Read", json!({ "file_path": 7 }), "invalid type: integer `7`, expected a string"),
-        ("Read", json!({ "file_path": "x", "offset": -1 }), "expected u64"),
+        ("Read", json!({ "file_path": "x", "offset": -1 }), "`-1` is no whole number from 0 on"),
+        ("Read", json!({ "file_path": "x", "limit": 2.5 }), "`2.5` is no whole number"),
+        ("Read", json!({ "file_path": "x", "limit": 1e30 }), "too large"),
+        ("Read", json!({ "file_path": "x/".repeat(100_000) }), "it is too long"),
+        ("Read", json!({ "file_path": "x/".repeat(1_000) + "x" }), "There is no file `x/x/x/"),
+        ("Read", json!({ "file_path": "~/x" }), "`~` stands for no directory here"),
+        ("Write", json!({ "file_path": "~/x", "content": "" }), "`~` stands for no directory here"),
+        ("Write", json!({ "file_path": "new/", "content": "" }), "names a directory, and there is none"),
         ("Read", json!([]), "The input of Read does not fit"),
         ("Read", json!({ "file_path": "" }), "names no file"),
         ("Read", json!({ "file_path": "a\u{0}b" }), "names no file"),
@@ -173,4 +180,6 @@ fn inputs_that_do_not_fit_are_refused_with_what_is_taken() {
     // More than is asked for does not matter.
     ground.put("a", "x\n");
     ground.good("Read", json!({ "file_path": "a", "encoding": "utf-8" }));
+    // Nor how a whole number is written, nor that something is named and left out.
+    ground.good("Read", json!({ "file_path": "a", "offset": 1.0, "limit": null }));
 }

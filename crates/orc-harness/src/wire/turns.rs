@@ -5,6 +5,9 @@ use sha2::{Digest, Sha256};
 
 use crate::talk::{Block, Message, Speaker, ToolInput};
 
+/// Characters of a name that every provider takes.
+const LONGEST_NAME: usize = 64;
+
 /// What one speaker says until the other one does.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
@@ -62,6 +65,13 @@ pub(super) fn object(input: &ToolInput) -> Value {
         ToolInput::Json(value) => json!({ "input": value }),
         ToolInput::Broken(text) => json!({ "not_json": text }),
     }
+}
+
+/// The name of a tool that was called, in a form that every model takes: a name that a model made up may have characters or a
+/// length that its provider refuses in a history.
+pub(super) fn plain_name(name: &str) -> String {
+    let plain = |one: char| if one.is_ascii_alphanumeric() || one == '-' { one } else { '_' };
+    if name.is_empty() { "unknown".to_owned() } else { name.chars().take(LONGEST_NAME).map(plain).collect() }
 }
 
 /// The id of a call in a form that every model takes: ids of one provider may have characters or a length that another one

@@ -239,3 +239,18 @@ proptest! {
         prop_assert_eq!(used.failed, ground.bytes("file") == before);
     }
 }
+
+#[test]
+fn edits_that_would_grow_without_end_are_refused_before_they_do() {
+    let ground = Ground::new();
+    ground.put("a", "aaaa\n");
+    ground.read("a");
+    let edit = |old: &str, new: &str| json!({ "old_string": old, "new_string": new, "replace_all": true });
+    let doubled: Vec<Value> = (0..60).map(|_| edit("a", "aa")).collect();
+    let told = ground.bad("MultiEdit", json!({ "file_path": "a", "edits": doubled }));
+    assert!(told.contains("of 60: the file would have") && told.contains("bytes; at most"), "{told}");
+    let long = edit("a", &"b".repeat(20_000_000));
+    let told = ground.bad("MultiEdit", json!({ "file_path": "a", "edits": [long] }));
+    assert!(told.contains("the file would have 80000001 bytes"), "{told}");
+    assert_eq!(ground.bytes("a"), b"aaaa\n");
+}

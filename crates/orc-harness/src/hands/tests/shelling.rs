@@ -207,3 +207,21 @@ fn what_a_shell_cannot_do_is_said() {
     );
     assert!(full.bad("Bash", json!({ "command": "true", "run_in_background": true })).contains("No file can be made"));
 }
+
+#[test]
+fn a_filter_that_has_no_time_left_goes_on_where_it_was() {
+    let ground = Ground::new();
+    let command = "printf 'one\\ntwo\\n'; touch done; sleep 300";
+    ground.good("Bash", json!({ "command": command, "run_in_background": true }));
+    while !ground.at("done").exists() {
+        std::thread::yield_now();
+    }
+    ground.good("KillShell", json!({ "shell_id": "1" }));
+    let ask = || ground.good("BashOutput", json!({ "bash_id": "1", "filter": "two" }));
+    ground.cancelled.store(true, Ordering::SeqCst);
+    let told = ask();
+    assert!(told.contains("[nothing new that fits; 8 bytes of it are still to be looked at, ask again; "), "{told}");
+    ground.cancelled.store(false, Ordering::SeqCst);
+    assert!(ask().starts_with("two\n["));
+    assert!(ask().starts_with("[nothing new; it has ended"));
+}

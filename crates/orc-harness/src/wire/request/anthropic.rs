@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Outgoing, outgoing};
 use crate::talk::{Block, Effort, Form, Offer, Question, Speaker};
 use crate::wire::model;
-use crate::wire::turns::{Turn, object, plain_id, turns};
+use crate::wire::turns::{Turn, object, plain_id, plain_name, turns};
 
 /// The least that a budget of thoughts may be.
 const LEAST_BUDGET: u32 = 1_024;
@@ -106,7 +106,7 @@ enum Piece<'a> {
     },
     ToolUse {
         id: String,
-        name: &'a str,
+        name: String,
         input: Value,
     },
     ToolResult {
@@ -223,7 +223,9 @@ fn piece(block: &Block) -> Piece<'_> {
         Block::Text { text } => Piece::Text { text },
         Block::Thought { seal, form: Form::Sealed, .. } => Piece::RedactedThinking { data: seal },
         Block::Thought { text, seal, .. } => Piece::Thinking { thinking: text, signature: seal },
-        Block::Call(call) => Piece::ToolUse { id: plain_id(&call.id), name: &call.name, input: object(&call.input) },
+        Block::Call(call) => {
+            Piece::ToolUse { id: plain_id(&call.id), name: plain_name(&call.name), input: object(&call.input) }
+        }
         Block::Result { call, text, failed } => {
             let content = if *failed && text.trim().is_empty() { NO_WORDS } else { text };
             Piece::ToolResult { tool_use_id: plain_id(call), content, is_error: *failed }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Outgoing, outgoing};
 use crate::talk::{Block, Effort, Form, Offer, Question, Speaker};
 use crate::wire::model;
-use crate::wire::turns::{Turn, object, turns};
+use crate::wire::turns::{Turn, object, plain_name, turns};
 
 /// The names under which servers tell thoughts beside a text. They want them back under the same one.
 pub(in crate::wire) const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
@@ -81,14 +81,14 @@ struct Call<'a> {
     id: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
-    function: Called<'a>,
+    function: Called,
     #[serde(skip_serializing_if = "Option::is_none")]
     extra_content: Option<Value>,
 }
 
 #[derive(Serialize)]
-struct Called<'a> {
-    name: &'a str,
+struct Called {
+    name: String,
     arguments: String,
 }
 
@@ -158,7 +158,7 @@ fn assistant<'a>(turn: &Turn<'a>, told: &mut Option<&'a str>) -> Said<'a> {
                 thoughts.push(text.as_str());
             }
             Block::Call(call) => {
-                let function = Called { name: &call.name, arguments: object(&call.input).to_string() };
+                let function = Called { name: plain_name(&call.name), arguments: object(&call.input).to_string() };
                 tool_calls.push(Call { id: &call.id, kind: "function", function, extra_content: extra_content.take() });
             }
             Block::Text { .. } | Block::Result { .. } => {}

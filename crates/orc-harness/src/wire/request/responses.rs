@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Outgoing, outgoing};
 use crate::talk::{Block, Form, Offer, Question, Speaker};
 use crate::wire::model;
-use crate::wire::turns::{Turn, object, plain_id, turns};
+use crate::wire::turns::{Turn, object, plain_id, plain_name, turns};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -58,7 +58,7 @@ enum Item<'a> {
     },
     FunctionCall {
         call_id: String,
-        name: &'a str,
+        name: String,
         arguments: String,
     },
     FunctionCallOutput {
@@ -122,7 +122,7 @@ fn items<'a>(turn: &Turn<'a>) -> Vec<Item<'a>> {
             }
             Block::Call(call) => {
                 let (call_id, arguments) = (plain_id(&call.id), object(&call.input).to_string());
-                Item::FunctionCall { call_id, name: &call.name, arguments }
+                Item::FunctionCall { call_id, name: plain_name(&call.name), arguments }
             }
             Block::Result { call, text, .. } => Item::FunctionCallOutput { call_id: plain_id(call), output: text },
         };

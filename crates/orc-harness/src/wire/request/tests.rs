@@ -459,3 +459,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_name_that_a_model_made_up_goes_back_in_a_form_that_every_provider_takes() {
+    let long = "x".repeat(300);
+    for (name, plain) in [
+        ("Read", "Read"),
+        ("mcp__a-b__c", "mcp__a-b__c"),
+        ("functions.Read", "functions_Read"),
+        ("", "unknown"),
+        (&long, &long[..64]),
+    ] {
+        let called = ToolCall { id: "a".to_owned(), name: name.to_owned(), input: ToolInput::Json(json!({})) };
+        let messages =
+            vec![user(vec![text("Go.")]), said(vec![Block::Call(called)]), user(vec![result("a", "No.", true)])];
+        for protocol in [ANTHROPIC, RESPONSES, CHAT] {
+            let body = request(protocol, &question("m", messages.clone())).body;
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            assert!(body.contains(&format!("\"name\":\"{plain}\"")), "{body}");
+        }
+    }
+}
