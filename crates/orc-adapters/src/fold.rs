@@ -6,6 +6,7 @@
 
 use orc_domain::agent::{AgentEvent, AgentOutcome, AgentResult, AgentStop, Statistics, ToolState, Usage};
 use orc_domain::json_schema::{JsonSchema, list};
+use orc_domain::permission::AskedCall;
 use orc_domain::run::ErrorFamily;
 use orc_domain::time::Timestamp;
 use orc_domain::value::{self, Value};
@@ -63,7 +64,7 @@ struct Told {
 /// Its last word, when that is no good one.
 #[derive(Debug)]
 enum Trouble {
-    Ask(String),
+    Ask(String, Option<AskedCall>),
     Blocked(String),
     Error(ErrorFamily, String),
 }
@@ -125,7 +126,7 @@ impl Listener for CommandListener {
     }
 
     fn says_blocked(&self) -> bool {
-        matches!(self.told.trouble, Some(Trouble::Ask(_) | Trouble::Blocked(_)))
+        matches!(self.told.trouble, Some(Trouble::Ask(..) | Trouble::Blocked(_)))
     }
 
     fn finish(mut self: Box<Self>, end: End) -> AgentResult {
@@ -207,7 +208,7 @@ impl Told {
                 self.trouble = None;
                 self.statistics.last_progress_at = Some(at);
             }
-            AgentEvent::Ask { text } => self.trouble = Some(Trouble::Ask(Tail::of(&text))),
+            AgentEvent::Ask { text, call } => self.trouble = Some(Trouble::Ask(Tail::of(&text), call)),
             AgentEvent::Blocked { why } => self.trouble = Some(Trouble::Blocked(Tail::of(&why))),
             AgentEvent::Error { family, message } => {
                 self.trouble = Some(Trouble::Error(family, Tail::of(&message)));
@@ -272,12 +273,14 @@ impl Told {
         has_message: bool,
     ) -> (AgentOutcome, Option<AgentStop>) {
         let done = self.done.unwrap_or(AgentStop::NoToolUse);
-        let blocked = |why: &String, asks| (AgentOutcome::Blocked { why: why.clone(), asks }, Some(done));
+        let blocked = |why: &String, asks, call: Option<&AskedCall>| {
+            (AgentOutcome::Blocked { why: why.clone(), asks, call: call.cloned() }, Some(done))
+        };
         let with_last = |how: String| if last.is_empty() { how } else { format!("{how}: {last}") };
         match (&self.trouble, exit) {
             (Some(Trouble::Error(family, why)), _) => failed(*family, excerpt(why, MAX_REASON_CHARS), self.done),
-            (Some(Trouble::Ask(text)), _) => blocked(text, true),
-            (Some(Trouble::Blocked(why)), _) => blocked(why, false),
+            (Some(Trouble::Ask(text, call)), _) => blocked(text, true, call.as_ref()),
+            (Some(Trouble::Blocked(why)), _) => blocked(why, false, None),
             (None, Exit::Code(0)) => self.judge_delivery(done, output, has_message),
             (None, Exit::Code(code)) => failed(ErrorFamily::Unknown, with_last(format!("exit code {code}")), self.done),
             (None, Exit::Signal(signal)) => {

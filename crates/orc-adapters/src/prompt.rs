@@ -70,7 +70,7 @@ fn wake(wake: &Wake) -> String {
     if let Some(continuation) = &wake.continuation {
         let _ = write!(text, "\n\nThe run before this one was lost. What it did:\n{}", shown(continuation));
     }
-    for Letter { id, from, at, text: letter } in &wake.messages {
+    for Letter { id, from, at, text: letter, .. } in &wake.messages {
         let _ = write!(text, "\n\n## Message {id} from {from} at {at}\n{}", shown(letter));
     }
     text

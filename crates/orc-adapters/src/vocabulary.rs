@@ -73,7 +73,10 @@ fn event(kind: &str, mut members: Map<String, Value>) -> Result<AgentEvent, Stri
         },
         "usage" => AgentEvent::Usage(usage(&members)?),
         "output" => AgentEvent::Output { value: members.remove("value").ok_or("it has no `value`")? },
-        "ask" => AgentEvent::Ask { text: said(&mut members, "text", "it does not say what it needs") },
+        "ask" => AgentEvent::Ask {
+            text: said(&mut members, "text", "it does not say what it needs"),
+            call: members.remove("call").and_then(|call| serde_json::from_value(call).ok()),
+        },
         "blocked" => AgentEvent::Blocked { why: said(&mut members, "why", "it does not say why") },
         "error" => error(&mut members),
         "stop" => AgentEvent::Stop { reason: stop(text(&mut members, "reason")?.as_deref())? },
@@ -205,7 +208,7 @@ mod tests {
                 AgentEvent::Usage(Usage { calls: 1, cost: UsdMicros::from_micros(12_500), ..Usage::default() }),
             ),
             (r#"{"type":"output","value":null}"#, AgentEvent::Output { value: Value::Null }),
-            (r#"{"type":"ask","text":"which?"}"#, AgentEvent::Ask { text: "which?".into() }),
+            (r#"{"type":"ask","text":"which?"}"#, AgentEvent::Ask { text: "which?".into(), call: None }),
             (r#"{"type":"blocked","why":"no key"}"#, AgentEvent::Blocked { why: "no key".into() }),
             (r#"{"type":"stop"}"#, AgentEvent::Stop { reason: AgentStop::NoToolUse }),
             (r#"{"type":"stop","reason":"max_turns"}"#, AgentEvent::Stop { reason: AgentStop::MaxTurns }),
@@ -236,7 +239,10 @@ mod tests {
             parse(br#"{"type":"blocked","why":" "}"#),
             AgentEvent::Blocked { why: "it does not say why".into() }
         );
-        assert_eq!(parse(br#"{"type":"ask"}"#), AgentEvent::Ask { text: "it does not say what it needs".into() });
+        assert_eq!(
+            parse(br#"{"type":"ask"}"#),
+            AgentEvent::Ask { text: "it does not say what it needs".into(), call: None }
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::money::UsdMicros;
+use crate::permission::AskedCall;
 use crate::run::ErrorFamily;
 use crate::time::Timestamp;
 use crate::value::Value;
@@ -48,6 +49,8 @@ pub enum AgentEvent {
     Ask {
         /// What it wants to know.
         text: String,
+        /// The call that it asks about, when it asks whether that may run.
+        call: Option<AskedCall>,
     },
     /// It cannot go on.
     Blocked {
@@ -164,11 +167,13 @@ pub enum AgentStop {
     Contract,
     /// A person paused it.
     Paused,
+    /// Somebody has to say whether a call may run.
+    Permission,
 }
 
 impl AgentStop {
     /// Every reason.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::NoToolUse,
         Self::MaxTurns,
         Self::PromptTooLong,
@@ -180,6 +185,7 @@ impl AgentStop {
         Self::Takeover,
         Self::Contract,
         Self::Paused,
+        Self::Permission,
     ];
 
     /// The word in the run log.
@@ -197,6 +203,7 @@ impl AgentStop {
             Self::Takeover => "takeover",
             Self::Contract => "contract",
             Self::Paused => "paused",
+            Self::Permission => "permission",
         }
     }
 
@@ -245,6 +252,9 @@ pub enum AgentOutcome {
         why: String,
         /// It waits for an answer: a message to it may wake it again.
         asks: bool,
+        /// The call that it asks about, when it asks whether that may run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<AskedCall>,
     },
     /// It failed.
     Failed {
@@ -279,8 +289,8 @@ impl fmt::Display for AgentOutcome {
         match self {
             Self::Delivered => f.write_str("delivered"),
             Self::NoDeliverable { missing } => write!(f, "not delivered: {missing}"),
-            Self::Blocked { why, asks: false } => write!(f, "blocked: {why}"),
-            Self::Blocked { why, asks: true } => write!(f, "asks: {why}"),
+            Self::Blocked { why, asks: false, .. } => write!(f, "blocked: {why}"),
+            Self::Blocked { why, asks: true, .. } => write!(f, "asks: {why}"),
             Self::Failed { why, .. } => write!(f, "failed: {why}"),
             Self::Cancelled => f.write_str("cancelled"),
         }

@@ -13,6 +13,7 @@ use crate::hold::HoldReason;
 use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId};
 use crate::meter::{Owner, Shortfall};
 use crate::path::StepPath;
+use crate::permission::AskedCall;
 use crate::principal::Principal;
 use crate::request::{Answer, Standing};
 use crate::run::{AgentStop, Failure, Process};
@@ -219,6 +220,9 @@ pub enum Ending {
     Blocked {
         /// What it asks, or why.
         why: String,
+        /// The call that it asks about, when it asks whether that may run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<AskedCall>,
     },
     /// It did not.
     Failed(Failure),

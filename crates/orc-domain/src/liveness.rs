@@ -171,7 +171,7 @@ mod tests {
             |outcome: &AgentOutcome, stop, has_produced| word(Observed::Finished { outcome, stop, has_produced });
         let failed = |family| AgentOutcome::Failed { family, why: String::new() };
         let missing = AgentOutcome::NoDeliverable { missing: "verdict".to_owned() };
-        let blocked = AgentOutcome::Blocked { why: "no key".to_owned(), asks: true };
+        let blocked = AgentOutcome::Blocked { why: "no key".to_owned(), asks: true, call: None };
         assert_eq!(finished(&AgentOutcome::Delivered, None, true), "completed");
         assert_eq!(finished(&AgentOutcome::Delivered, None, false), "empty");
         assert_eq!(finished(&missing, None, true), "empty");

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::ContentHash;
+
 /// What a call may do at most, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -107,4 +109,24 @@ pub struct Above {
     pub who: String,
     /// What it says.
     pub permissions: Permissions,
+}
+
+/// A call of a tool that somebody is asked about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct AskedCall {
+    /// Its id in the conversation.
+    pub id: String,
+    /// Which tool.
+    pub tool: String,
+    /// Hash of exactly what would run: who, which tool, its input, where its paths lead. An answer is to nothing else.
+    pub subject: ContentHash,
+}
+
+/// What was answered about a call; good for this call, once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CallAnswer {
+    /// The call.
+    pub call: AskedCall,
+    /// Whether it may run.
+    pub granted: bool,
 }

@@ -9,6 +9,7 @@ use crate::budget::Wall;
 use crate::flow::StepNo;
 use crate::ids::{ContentHash, FlowId, RequestId, RunId};
 use crate::path::StepPath;
+use crate::permission::AskedCall;
 use crate::principal::Principal;
 use crate::time::{Millis, Timestamp};
 
@@ -54,6 +55,13 @@ pub enum RequestKind {
         /// The run that ended with it.
         run: RunId,
     },
+    /// Whether a call of an agent may run: its run ended with it, and goes on with the answer, whatever that is.
+    Permission {
+        /// The run that ended with it.
+        run: RunId,
+        /// The call.
+        call: AskedCall,
+    },
     /// A wall was reached: yes raises it by what it was.
     Wall(Wall),
 }
@@ -65,6 +73,7 @@ impl RequestKind {
         match self {
             Self::Approval => "approval",
             Self::Question { .. } => "question",
+            Self::Permission { .. } => "permission",
             Self::Wall(_) => "wall",
         }
     }

@@ -16,6 +16,7 @@ use crate::flow::StepNo;
 use crate::ids::{ContentHash, FlowId, InstanceId, MessageId, RunId};
 use crate::meter::Shortfall;
 use crate::path::StepPath;
+use crate::permission::{AskedCall, CallAnswer};
 use crate::principal::Principal;
 use crate::request::Answer;
 use crate::time::{Millis, Timestamp};
@@ -89,6 +90,9 @@ pub struct Message {
     pub at: Timestamp,
     /// The text.
     pub text: String,
+    /// What it answers, when it answers whether a call may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<CallAnswer>,
 }
 
 /// Where a run stands.
@@ -189,6 +193,9 @@ pub enum RunOutcome {
     Blocked {
         /// Why.
         why: String,
+        /// The call that it asks about, when it asks whether that may run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<AskedCall>,
     },
     /// It failed.
     Failed(Failure),

@@ -110,6 +110,8 @@ transitions! {
     RequestAsked: "step", "Active", "run says that it is blocked" => "Waiting(Request)", "its question is put to people";
     RequestApproved: "step", "Waiting(Request)", "Answer(Approved)" => "Finished(Succeeded) or Ready", "a question: the next run is woken with the answer";
     RequestDenied: "step", "Waiting(Request)", "Answer(Denied)" => "Finished(Failed)", "";
+    PermissionGranted: "step", "Waiting(Request)", "Answer(Approved) to a call" => "Ready", "the next run makes that call";
+    PermissionRefused: "step", "Waiting(Request)", "Answer(Denied) to a call" => "Ready", "the next run is told why";
     RequestDeadline: "step", "Waiting(Request)", "Alarm at its deadline" => "Finished", "as `on_timeout` says";
     RequestReminded: "step", "Waiting(Request)", "Alarm at a reminder or tier" => "Waiting(Request)", "people are told again";
     RequestWithdrawn: "step", "Waiting(Request)", "it is no longer wanted" => "Finished(Cancelled)", "";

@@ -9,6 +9,7 @@ use orc_domain::graph::Action;
 use orc_domain::ids::{MessageId, RunId};
 use orc_domain::input::Told;
 use orc_domain::path::StepPath;
+use orc_domain::permission::AskedCall;
 use orc_domain::principal::Principal;
 use orc_domain::profile::Adapter;
 use orc_domain::request::{Answer, RequestKind};
@@ -117,6 +118,7 @@ impl Draft<'_> {
             from: Principal::System,
             at: self.now,
             text: format!("Your last run ended without what it owes: {missing}. Go on from there and submit it."),
+            answer: None,
         };
         self.edit(no, |step| {
             step.reminders += 1;
@@ -131,21 +133,26 @@ impl Draft<'_> {
     }
 
     /// It says that it cannot go on: its question is put to people.
-    pub(crate) fn run_blocked(&mut self, no: StepNo, id: RunId, why: &str) {
+    pub(crate) fn run_blocked(&mut self, no: StepNo, id: RunId, why: &str, call: Option<&AskedCall>) {
         if self.is_unwanted_run(id) {
             return self.run_failed(no, id, failed(ErrorFamily::Unknown, Cause::Blocked));
         }
         self.take(Transition::RunBlocked);
-        self.finish_run(no, id, RunOutcome::Blocked { why: why.to_owned() });
+        self.finish_run(no, id, RunOutcome::Blocked { why: why.to_owned(), call: call.cloned() });
         if !self.is_wanted(no) {
             self.take(Transition::StepStopped);
             return self.finish(no, StepOutcome::Cancelled);
         }
-        if self.wakes_again(no) {
+        // A message is no answer to whether a call may run: it is read with that.
+        if call.is_none() && self.wakes_again(no) {
             return;
         }
         self.take(Transition::RequestAsked);
-        self.open_question(no, id, why);
+        let kind = match call {
+            Some(call) => RequestKind::Permission { run: id, call: call.clone() },
+            None => RequestKind::Question { run: id },
+        };
+        self.open_question(no, id, (kind, why));
     }
 
     /// A run ended after it was asked to for a reason of its own.
@@ -250,7 +257,7 @@ impl Draft<'_> {
         if self.step(no).heard.contains(&id) {
             return;
         }
-        let message = Message { id, from: self.by.clone(), at: self.now, text: text.to_owned() };
+        let message = Message { id, from: self.by.clone(), at: self.now, text: text.to_owned(), answer: None };
         let (from, text) = (message.from.clone(), message.text.clone());
         self.tell(Fact::MessageReceived { path: path.clone(), message: id, from, text });
         self.edit(no, |step| {

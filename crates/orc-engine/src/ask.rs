@@ -9,6 +9,7 @@ use orc_domain::event::Fact;
 use orc_domain::flow::{StepNo, StepOutcome, StepState};
 use orc_domain::ids::{ContentHash, MessageId, RequestId, RunId};
 use orc_domain::meter::Shortfall;
+use orc_domain::permission::CallAnswer;
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestKind, RequestState, Standing};
 use orc_domain::run::{Cause, ErrorFamily, Failure, Message, WakeReason};
@@ -58,10 +59,10 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Puts the question of an agent to people.
-    pub(crate) fn open_question(&mut self, no: StepNo, run: RunId, why: &str) {
+    /// Puts the question of an agent to people, or whether a call of it may run.
+    pub(crate) fn open_question(&mut self, no: StepNo, run: RunId, (kind, why): (RequestKind, &str)) {
         let label = format!("{}#{run}", self.step(no).path);
-        let (kind, message, timeout) = (RequestKind::Question { run }, why.to_owned(), DEFAULT_APPROVAL_TIMEOUT);
+        let (message, timeout) = (why.to_owned(), DEFAULT_APPROVAL_TIMEOUT);
         let request = self.request(Question { label, step: Some(no), kind, message, timeout });
         // People may take their time: nobody else waits for its places meanwhile.
         self.leave_places(no);
@@ -79,6 +80,9 @@ impl Draft<'_> {
         let Question { label, step, kind, message, timeout } = question;
         let deadline = self.now + timeout;
         let mut subject = format!("{label}\n{}\n{message}", kind.word());
+        if let RequestKind::Permission { call, .. } = &kind {
+            subject.push_str(&format!("\n{}", call.subject));
+        }
         if let (Some(no), RequestKind::Approval) = (step, &kind) {
             subject.push_str(&self.commits_before(no));
         }
@@ -159,11 +163,15 @@ impl Draft<'_> {
                 self.take(Transition::RequestApproved);
                 let id = MessageId::derived(run.uuid(), "answered");
                 let text = if reason.is_empty() { "Go on.".to_owned() } else { reason.to_owned() };
-                let message = Message { id, from: self.by.clone(), at: self.now, text: text.clone() };
-                let (path, from) = (self.step(no).path.clone(), self.by.clone());
-                self.tell(Fact::MessageReceived { path, message: id, from, text });
-                self.edit(no, |step| step.inbox.push(message));
-                self.make_ready(no, self.now, WakeReason::UserMessage { message: id });
+                self.wake_with(no, Message { id, from: self.by.clone(), at: self.now, text, answer: None });
+            }
+            // A no is an answer, too: the agent is told why, and goes on without that call.
+            (RequestKind::Permission { run, call }, granted) => {
+                self.take(if granted { Transition::PermissionGranted } else { Transition::PermissionRefused });
+                let id = MessageId::derived(run.uuid(), "answered");
+                let answer = Some(CallAnswer { call: call.clone(), granted });
+                let text = reason.to_owned();
+                self.wake_with(no, Message { id, from: self.by.clone(), at: self.now, text, answer });
             }
             (_, true) => {
                 self.take(Transition::RequestApproved);
@@ -176,6 +184,14 @@ impl Draft<'_> {
                 self.finish(no, StepOutcome::Failed(denied));
             }
         }
+    }
+
+    /// Its agent goes on with this message.
+    fn wake_with(&mut self, no: StepNo, message: Message) {
+        let (path, id, from) = (self.step(no).path.clone(), message.id, message.from.clone());
+        self.tell(Fact::MessageReceived { path, message: id, from, text: message.text.clone() });
+        self.edit(no, |step| step.inbox.push(message));
+        self.make_ready(no, self.now, WakeReason::UserMessage { message: id });
     }
 
     /// `steps.approve.output`: what was answered, by whom, why.

@@ -219,7 +219,7 @@ impl Draft<'_> {
         match ending {
             Ending::Delivered { output } => self.run_delivered(no, id, output.clone()),
             Ending::NoDeliverable { missing } => self.run_owes(no, id, missing),
-            Ending::Blocked { why } => self.run_blocked(no, id, why),
+            Ending::Blocked { why, call } => self.run_blocked(no, id, why, call.as_ref()),
             Ending::Failed(failure) => self.run_failed(no, id, failure.clone()),
         }
     }

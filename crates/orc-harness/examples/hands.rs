@@ -28,7 +28,8 @@ fn main() -> anyhow::Result<ExitCode> {
         .spawn()?;
     let (mut requests, mut answers) =
         (host.stdin.take().context("no input")?, host.stdout.take().context("no output")?);
-    let wanted = Use { name: name.clone(), input: serde_json::from_str(input)?, seen: Default::default() };
+    let wanted =
+        Use { name: name.clone(), input: serde_json::from_str(input)?, seen: Default::default(), without: Vec::new() };
     let cwd = PathBuf::from(directory).canonicalize()?;
     let call = Call { id: 1, tool: Tool::Use(wanted), cwd, deadline: None, limits: CallLimits::default() };
     requests.write_all(&protocol::encode(&Request::Call(call))?)?;

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use orc_domain::agent::AgentStop;
 use orc_domain::json_schema::JsonSchema;
 use orc_domain::model::Tokens;
+use orc_domain::permission::{AskedCall, CallAnswer};
 use orc_domain::run::ErrorFamily;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,6 +69,25 @@ pub enum Heard {
         /// Stamps of files that it saw.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         seen: BTreeMap<String, String>,
+    },
+    /// Somebody has to say whether a call may run; nothing of it was done.
+    Asked {
+        /// Of which call of this conversation.
+        call: String,
+        /// What is asked about.
+        asked: AskedCall,
+        /// What would run and why it is asked, for people.
+        text: String,
+        /// An agent that the call started asks.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        below: bool,
+    },
+    /// A run goes on with what was answered.
+    Answered {
+        /// What.
+        answer: CallAnswer,
+        /// What the model is told when it may not run.
+        text: String,
     },
     /// A tool could not be done, and none can: there is no place for them.
     Broke {
@@ -128,6 +148,8 @@ pub enum Act {
         reads_only: bool,
         /// Stamps of files that were seen.
         seen: BTreeMap<String, String>,
+        /// What was answered about it.
+        answer: Option<CallAnswer>,
     },
     /// Start another agent and wait for what it says in the end.
     Spawn {
@@ -137,6 +159,8 @@ pub enum Act {
         agent: String,
         /// What it is asked.
         prompt: String,
+        /// What was answered about it, or about a call of that agent, which then goes on.
+        answer: Option<CallAnswer>,
     },
     /// End what a call began; its result comes all the same.
     Cancel {
@@ -211,6 +235,13 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// It waits until somebody says whether a call may run.
+    Permission {
+        /// Which.
+        asked: AskedCall,
+        /// What would run and why it is asked.
+        text: String,
+    },
     /// It was steered to another way.
     Steered {
         /// Why.
@@ -277,6 +308,8 @@ struct State {
     is_blocked: bool,
     /// It is to end at the end of this turn.
     is_paused: bool,
+    /// What people are asked, while a call waits for their answer.
+    question: Option<String>,
     /// Answers in this run.
     turn: u32,
     /// Which model: 0 is the first, others are its fallbacks.
@@ -395,6 +428,8 @@ impl Brain {
                 self.state.seen.extend(seen);
                 self.result(&call, text, failed, &mut acts);
             }
+            Heard::Asked { call, asked, text, below } => self.asked(&call, (asked, below), text, &mut acts),
+            Heard::Answered { answer, text } => self.answered_call(&answer, &text, &mut acts),
             Heard::Broke { call, why } => self.broke(&call, why, &mut acts),
             Heard::Letters { texts } => self.state.letters.extend(texts),
             Heard::Stop { why: StopWord(why) } => self.stopped(why, &mut acts),
@@ -411,11 +446,26 @@ impl Brain {
         letters.retain(|letter| !messages.iter().any(|id| letter.contains(id)));
         blocks.extend(letters.into_iter().map(|text| Block::Text { text }));
         state.messages.push(Message { by: Speaker::User, blocks });
+        self.begin_run();
+        self.ask(None, acts);
+    }
+
+    /// What counts for one run begins anew.
+    fn begin_run(&mut self) {
+        let state = &mut self.state;
         (state.turn, state.model, state.stop, state.output) = (0, 0, None, None);
         (state.is_blocked, state.is_paused) = (false, false);
         state.recovery = Recovery::default();
         state.guard = Guard::default();
-        self.ask(None, acts);
+    }
+
+    /// The call that somebody was asked about when the last run ended.
+    #[must_use]
+    pub fn asks(&self) -> Option<&AskedCall> {
+        match &self.state.stage {
+            Stage::Working(calls) => calls.asked(),
+            Stage::Idle | Stage::Asking(..) => None,
+        }
     }
 
     /// Ends what an earlier run left in the middle: what began and has no result may have been done, or half of it.
@@ -518,6 +568,7 @@ impl State {
             output: None,
             is_blocked: false,
             is_paused: false,
+            question: None,
             turn: 0,
             model: 0,
             recovery: Recovery::default(),

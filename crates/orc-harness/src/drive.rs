@@ -10,6 +10,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::FuturesUnordered;
 use orc_domain::agent::AgentStop;
+use orc_domain::permission::{AskedCall, CallAnswer};
 use orc_domain::run::ErrorFamily;
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::clock::Clock;
@@ -21,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::{self, Asker, Saying};
 use crate::brain::{Act, Brain, End, Event, Heard, StopWord};
 use crate::events;
+use crate::gate::{self, Gate, Says};
+use crate::hands::RESOLVE;
 use crate::place::{Place, PlaceError};
 use crate::record::{Entry, Print, Record, RecordError};
 use crate::talk::{CallFailure, Question, Said, ToolCall, ToolInput};
@@ -41,16 +44,42 @@ pub(crate) enum Order {
 /// Where lines of the vocabulary go.
 pub(crate) type Say = Arc<dyn Fn(Timestamp, &str) + Send + Sync>;
 
-/// Starts another agent: what it says in the end, and whether it failed.
+/// What came of another agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Spawned {
+    /// It came to its end.
+    Ended {
+        /// What it said in the end.
+        text: String,
+        /// Whether it failed.
+        failed: bool,
+    },
+    /// It waits until somebody says whether a call of it may run.
+    Asks {
+        /// Which.
+        asked: AskedCall,
+        /// For people.
+        text: String,
+    },
+}
+
+/// An agent to start.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Spawn {
+    /// The call that starts it.
+    pub(crate) call: ToolCall,
+    /// Which agent.
+    pub(crate) agent: String,
+    /// What it is asked.
+    pub(crate) prompt: String,
+    /// What was answered about a call of it: it goes on where it was.
+    pub(crate) answer: Option<CallAnswer>,
+}
+
+/// Starts another agent.
 pub(crate) trait Spawns: Send + Sync {
     /// Runs it to its end. Cancelled, it ends soon and answers all the same.
-    fn spawn(
-        &self,
-        call: ToolCall,
-        agent: String,
-        prompt: String,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, (String, bool)>;
+    fn spawn(&self, wanted: Spawn, cancel: CancellationToken) -> BoxFuture<'static, Spawned>;
 }
 
 /// How a brain came to its end, and its last words.
@@ -64,6 +93,8 @@ pub(crate) struct Ended {
     pub(crate) output: Option<Value>,
     /// Why it could not go on, or what failed.
     pub(crate) trouble: Option<String>,
+    /// The call that somebody is asked about, and what for people.
+    pub(crate) asked: Option<(AskedCall, String)>,
 }
 
 /// What a brain works with.
@@ -73,6 +104,7 @@ pub(crate) struct Driver {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) asker: Asker,
     pub(crate) place: Arc<dyn Place>,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) spawns: Arc<dyn Spawns>,
     pub(crate) say: Say,
 }
@@ -93,10 +125,10 @@ struct UnderWay {
 }
 
 impl Driver {
-    /// Runs it from `first` to its end.
-    pub(crate) async fn run(mut self, first: Heard, mut orders: mpsc::UnboundedReceiver<Order>) -> Ended {
+    /// Runs it from what it hears first to its end.
+    pub(crate) async fn run(mut self, first: Vec<Heard>, mut orders: mpsc::UnboundedReceiver<Order>) -> Ended {
         let mut way = UnderWay { known: self.brain.messages().len(), ..UnderWay::default() };
-        let mut queue = VecDeque::from([first]);
+        let mut queue = VecDeque::from(first);
         loop {
             while let Some(heard) = queue.pop_front() {
                 match self.hear(heard, &mut way) {
@@ -159,18 +191,13 @@ impl Driver {
         match act {
             Act::Ask(question) => self.ask(*question, way)?,
             Act::HangUp => way.saying = None,
-            Act::Use { call, seen, .. } => {
+            Act::Use { call, seen, answer, .. } => {
                 let cancel = way.cancels.entry(call.id.clone()).or_default().clone();
-                way.doing.push(self.lift(call, seen, cancel));
+                way.doing.push(self.lift(call, (seen, answer), cancel));
             }
-            Act::Spawn { call, agent, prompt } => {
+            Act::Spawn { call, agent, prompt, answer } => {
                 let cancel = way.cancels.entry(call.id.clone()).or_default().clone();
-                let (id, spawned) = (call.id.clone(), self.spawns.spawn(call, agent, prompt, cancel));
-                way.doing.push(
-                    spawned
-                        .map(|(text, failed)| Heard::Result { call: id, text, failed, seen: BTreeMap::new() })
-                        .boxed(),
-                );
+                way.doing.push(self.start(Spawn { call, agent, prompt, answer }, cancel));
             }
             Act::Cancel { call } => way.cancels.get(&call).into_iter().for_each(CancellationToken::cancel),
             Act::Tell(event) => self.tell(&event, way),
@@ -193,6 +220,7 @@ impl Driver {
         match event {
             Event::Says { text } => way.ended.said = Some(text.clone()),
             Event::Output { value } => way.ended.output = Some(value.clone()),
+            Event::Permission { asked, text } => way.ended.asked = Some((asked.clone(), text.clone())),
             Event::Blocked { why } => way.ended.trouble = Some(why.clone()),
             Event::Error { message, .. } => way.ended.trouble = Some(message.clone()),
             _ => {}
@@ -201,9 +229,40 @@ impl Driver {
         (self.say)(self.clock.now(), &events::line(event).to_string());
     }
 
-    fn lift(&self, call: ToolCall, seen: BTreeMap<String, String>, cancel: CancellationToken) -> Doing {
+    /// Starts another agent, if it may be started. An answer that is not about that is for the agent.
+    fn start(&self, wanted: Spawn, cancel: CancellationToken) -> Doing {
+        let (gate, spawns) = (Arc::clone(&self.gate), Arc::clone(&self.spawns));
+        async move {
+            let call = wanted.call.id.clone();
+            let says = gate.judge(&wanted.call, BTreeMap::new(), wanted.answer.as_ref());
+            let ended = match says {
+                Says::Pass { .. } => {
+                    let below = wanted
+                        .answer
+                        .clone()
+                        .filter(|answer| answer.call.id != call || answer.call.tool != wanted.call.name);
+                    spawns.spawn(Spawn { answer: below, ..wanted }, cancel).await
+                }
+                Says::Refuse { text } => Spawned::Ended { text, failed: true },
+                Says::Ask { asked, text } => return Heard::Asked { call, asked, text, below: false },
+            };
+            match ended {
+                Spawned::Ended { text, failed } => Heard::Result { call, text, failed, seen: BTreeMap::new() },
+                Spawned::Asks { asked, text } => Heard::Asked { call, asked, text, below: true },
+            }
+        }
+        .boxed()
+    }
+
+    fn lift(
+        &self,
+        call: ToolCall,
+        (seen, answer): (BTreeMap<String, String>, Option<CallAnswer>),
+        cancel: CancellationToken,
+    ) -> Doing {
+        let gate = Arc::clone(&self.gate);
         let (place, say, clock) = (Arc::clone(&self.place), Arc::clone(&self.say), Arc::clone(&self.clock));
-        let ToolCall { id, name, input } = call;
+        let ToolCall { id, name, input } = call.clone();
         let input = match input {
             ToolInput::Json(input) => input,
             ToolInput::Broken(text) => Value::String(text),
@@ -215,8 +274,17 @@ impl Driver {
         });
         async move {
             let bounds = tools::bounds(&name);
-            match place.lift(Use { name, input, seen }, bounds, progress, cancel).await {
-                Ok(Used { text, failed, seen, .. }) => Heard::Result { call: id, text, failed, seen },
+            let done = async {
+                let without = match says(&gate, &call, answer.as_ref(), &*place).await? {
+                    Says::Pass { without } => without,
+                    Says::Refuse { text } => return Ok(Err(Heard::Result { call: id.clone(), text, failed: true, seen: BTreeMap::new() })),
+                    Says::Ask { asked, text } => return Ok(Err(Heard::Asked { call: id.clone(), asked, text, below: false })),
+                };
+                place.lift(Use { name, input, seen, without }, bounds, progress, cancel).await.map(Ok)
+            };
+            match done.await {
+                Ok(Err(heard)) => heard,
+                Ok(Ok(Used { text, failed, seen, .. })) => Heard::Result { call: id, text, failed, seen },
                 Err(PlaceError::Lost { why }) => {
                     let text = format!("Interrupted: what does the tools ended in the middle ({why}). Look at what is there before you do it again.");
                     Heard::Result { call: id, text, failed: true, seen: BTreeMap::new() }
@@ -245,6 +313,28 @@ impl Driver {
         (self.say)(self.clock.now(), &events::line(&event).to_string());
         Ended { trouble: Some(message), ..ended }
     }
+}
+
+/// What is said of a call, once it is known where its paths lead.
+async fn says(
+    gate: &Gate,
+    call: &ToolCall,
+    answer: Option<&CallAnswer>,
+    place: &dyn Place,
+) -> Result<Says, PlaceError> {
+    let paths = gate.paths(call);
+    let mut links = BTreeMap::new();
+    if !paths.is_empty() {
+        let wanted = Use {
+            name: RESOLVE.to_owned(),
+            input: json!({ "paths": paths }),
+            seen: BTreeMap::new(),
+            without: Vec::new(),
+        };
+        let led = place.lift(wanted, tools::bounds(RESOLVE), Arc::new(|_| {}), CancellationToken::new()).await?;
+        links = gate::links(&led.text);
+    }
+    Ok(gate.judge(call, links, answer))
 }
 
 /// The next thing that a model says; for ever nothing while none is asked.

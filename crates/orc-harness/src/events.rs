@@ -41,6 +41,7 @@ pub fn line(event: &Event) -> Value {
             "cache_write": tokens.cache_write.saturating_add(tokens.cache_write_long),
         }),
         Event::Output { value } => json!({ "type": "output", "value": value }),
+        Event::Permission { asked, text } => json!({ "type": "ask", "text": text, "call": asked }),
         Event::Blocked { why } => json!({ "type": "blocked", "why": why }),
         Event::Steered { why } => json!({ "type": "progress", "text": format!("steered: {why}") }),
         Event::Error { family, message } => json!({ "type": "error", "family": family, "message": message }),

@@ -32,6 +32,9 @@ use orc_process::hands::{Floor, Hands, Use, Used};
 
 use self::shells::Shells;
 
+/// What the gate asks before a call: where paths lead. It is offered to no model.
+pub(crate) const RESOLVE: &str = "resolve";
+
 /// The tools of the built-in agent, for a tool host.
 pub static HANDS: OwnHands = OwnHands::new();
 
@@ -70,12 +73,13 @@ impl OwnHands {
             "Write" => edit::write(&input::parse(wanted)?, &wanted.seen, floor),
             "Edit" => edit::edit(input::parse(wanted)?, &wanted.seen, floor),
             "MultiEdit" => edit::multi_edit(&input::parse(wanted)?, &wanted.seen, floor),
-            "Glob" => find::glob(&input::parse(wanted)?, floor),
-            "Grep" => search::grep(&input::parse(wanted)?, floor),
+            "Glob" => find::glob(&input::parse(wanted)?, &wanted.without, floor),
+            "Grep" => search::grep(&input::parse(wanted)?, &wanted.without, floor),
             "Bash" => shell::bash(&input::parse(wanted)?, &self.shells, floor),
             "BashOutput" => self.shells.output(&input::parse(wanted)?, floor),
             "KillShell" => self.shells.kill(&input::parse(wanted)?),
             "WebFetch" => web::fetch(&input::parse(wanted)?, floor),
+            RESOLVE => place::resolve_all(&input::parse(wanted)?, floor),
             other => Err(format!("There is no tool `{other}`. There are: {}.", self.names().join(", ")).into()),
         }
     }

@@ -14,6 +14,7 @@ pub mod context;
 mod drive;
 pub mod events;
 mod facts;
+mod gate;
 pub mod hands;
 pub mod host;
 pub mod place;

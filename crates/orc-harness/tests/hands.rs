@@ -70,7 +70,7 @@ impl Talk {
     fn call(&mut self, name: &str, input: Value, (deadline, bytes): (Option<u64>, u64)) -> u64 {
         self.next += 1;
         let (id, cwd) = (self.next, self.place.clone());
-        let tool = Tool::Use(Use { name: name.to_owned(), input, seen: self.seen.clone() });
+        let tool = Tool::Use(Use { name: name.to_owned(), input, seen: self.seen.clone(), without: Vec::new() });
         self.say(&Request::Call(Call { id, tool, cwd, deadline, limits: CallLimits { bytes } }));
         id
     }

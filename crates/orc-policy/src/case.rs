@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::hook::{Answer, Posture, Said, heard};
 use crate::path::Around;
-use crate::policy::{Above, Mode, Policy, Rules};
+use crate::policy::{Above, Boxed, Mode, Policy, Rules};
 use crate::rule::Rule;
 use crate::verdict::{Source, Verdict};
 use crate::view::{Call, tool_name};
@@ -303,7 +303,9 @@ impl Setup<'_> {
             || self.0["policy"]["disable_bypass"].as_bool() == Some(true);
         // A mode that nobody knows is the one that asks.
         policy.mode = mode(named.or(modes).or(row.mode.as_deref()).unwrap_or("default"), forbidden).unwrap_or_default();
-        policy.boxed = row.mode.as_deref() == Some("sandbox-auto-allow");
+        if row.mode.as_deref() == Some("sandbox-auto-allow") {
+            policy.boxed = Boxed::Commands;
+        }
         policy.trusted = self.0.get("trusted").and_then(Value::as_bool).unwrap_or(true);
         policy.servers = texts(self.0.get("servers"));
         policy.above = self.above(cwd);

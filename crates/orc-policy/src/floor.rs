@@ -6,6 +6,15 @@
 use crate::glob::{Glob, Token, fold};
 use crate::path::PathOf;
 
+/// What is removed by nobody but somebody who was asked, in words; [`crate::view`] finds it in commands.
+pub const REMOVALS: [&str; 5] = [
+    "the root, directories at the root of the machine, and all in them",
+    "the home, what it lies in, and all in it",
+    "the copy itself, and what it lies in",
+    "`\"$NAME\"/*`, which is all of the root when the name is empty",
+    "owners and rights of all that is below one of them",
+];
+
 /// Names of files and directories that are protected wherever they lie, with what they are.
 pub const PROTECTED: [(&str, &str); 41] = [
     (".git", "git itself"),

@@ -3,12 +3,15 @@
 //! Denies and questions are looked for in everything that the call could mean. A grant must cover every part of it. What
 //! nobody said anything about is asked about, or whatever the mode makes of that.
 
+mod explain;
 mod grant;
 
 use std::collections::BTreeSet;
 
+pub use explain::{CommandSaid, Explanation, FileSaid, HostSaid, RuleSaid};
+
 use crate::path::Around;
-use crate::policy::{Mode, Policy, Rules};
+use crate::policy::{Boxed, Mode, Policy, Rules};
 use crate::rule::{Meet, Met, Pattern, Rule};
 use crate::verdict::{Class, Decision, Ground, Obligation, Reason, Source, Verdict};
 use crate::view::{Arg, Call, Family, View, safe};
@@ -52,7 +55,7 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn decide(&self) -> Decision {
-        let mut excluded: BTreeSet<String> = BTreeSet::new();
+        let mut excluded: BTreeSet<(String, Option<String>)> = BTreeSet::new();
         let mut reasons = Vec::new();
         for rule in &self.policy.rules.deny {
             self.denied(rule, None, &mut reasons, &mut excluded);
@@ -77,11 +80,9 @@ impl Judge<'_> {
         }
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
         let verdict = reasons.first().map_or(Verdict::Ask, |reason| reason.verdict);
-        let obligations = if excluded.is_empty() {
-            Vec::new()
-        } else {
-            vec![Obligation::Exclude { paths: excluded.into_iter().collect() }]
-        };
+        let (paths, lines): (Vec<_>, Vec<_>) = excluded.into_iter().unzip();
+        let lines = lines.into_iter().flatten().collect();
+        let obligations = if paths.is_empty() { Vec::new() } else { vec![Obligation::Exclude { paths, lines }] };
         Decision {
             verdict,
             reasons,
@@ -91,10 +92,16 @@ impl Judge<'_> {
         }
     }
 
-    fn denied(&self, rule: &Rule, who: Option<&String>, reasons: &mut Vec<Reason>, excluded: &mut BTreeSet<String>) {
+    fn denied(
+        &self,
+        rule: &Rule,
+        who: Option<&String>,
+        reasons: &mut Vec<Reason>,
+        excluded: &mut BTreeSet<(String, Option<String>)>,
+    ) {
         let Some(Met { meet, part, excludes }) = rule.meets(self.view, self.around) else { return };
         if excludes {
-            excluded.insert(rule.text.clone());
+            excluded.insert((rule.text.clone(), rule.ignore_line(self.around)));
             return;
         }
         if meet == Meet::No {
@@ -238,7 +245,7 @@ impl Judge<'_> {
         }
         let policy = Policy {
             rules: Rules { allow, ..Rules::default() },
-            boxed: false,
+            boxed: Boxed::Nothing,
             mode: Mode::Default,
             ..self.policy.clone()
         };

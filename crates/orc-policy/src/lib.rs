@@ -5,6 +5,7 @@ pub mod floor;
 pub mod glob;
 pub mod hook;
 pub mod judge;
+pub mod lint;
 pub mod path;
 pub mod policy;
 pub mod programs;

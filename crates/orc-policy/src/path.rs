@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::glob::{Glob, Token, fold};
+use crate::verdict::Verdict;
 
 /// Links followed in one path at most, as in Linux.
 const MAX_LINKS: usize = 40;
@@ -330,6 +331,44 @@ impl PathPattern {
         found.then(|| glob.tokens().first() != Some(&Token::Any))
     }
 
+    /// Paths that it covers, with wildcards filled in: none is covered by a pattern that does not cover all of them.
+    #[must_use]
+    pub fn samples(&self, around: &Around, base: &str, says: Verdict) -> Vec<Glob> {
+        let (glob, inside) = if says == Verdict::Allow { self.granted(around, base) } else { self.wide(around, base) };
+        let both = [Some(glob), Some(inside).filter(|_| self.below || says > Verdict::Allow)];
+        let fill = |glob: &Glob, any: &str| {
+            let mut text = String::new();
+            for token in glob.tokens() {
+                match token {
+                    Token::Is(letter) => text.push(*letter),
+                    Token::One | Token::Some => text.push('\u{2}'),
+                    Token::Any => text.push_str(any),
+                }
+            }
+            Glob::literal(&normal(&text))
+        };
+        let filled = |glob: &Glob| ["", "\u{2}", "/\u{2}/\u{2}/"].map(|any| fill(glob, any));
+        both.iter().flatten().flat_map(filled).collect()
+    }
+
+    /// What an allow covers, and what is below it.
+    fn granted(&self, around: &Around, base: &str) -> (Glob, Glob) {
+        let anywhere = self.anchor == Anchor::Anywhere;
+        let mut glob =
+            Glob::literal(if anywhere { around.worktree.trim_end_matches('/') } else { self.root(around, base) });
+        if !self.rest.is_empty() {
+            if anywhere {
+                glob.push(Token::Any);
+            }
+            glob.push(Token::Is('/'));
+            glob.extend(&Glob::of_path(&self.rest));
+        }
+        let mut inside = glob.clone();
+        inside.push(Token::Is('/'));
+        inside.push(Token::Any);
+        (glob, inside)
+    }
+
     /// Whether an allow covers this one path, at its place and where it leads.
     #[must_use]
     pub fn covers(&self, path: &PathOf, around: &Around, base: &str) -> bool {
@@ -358,6 +397,20 @@ impl PathPattern {
             || (self.below && matches(&format!("{}/**", self.rest)))
             || (anywhere
                 && (matches(&format!("**/{}", self.rest)) || (self.below && matches(&format!("**/{}/**", self.rest)))))
+    }
+
+    /// What it covers, as a line of an ignore file at the root of the copy; none when it lies outside of that.
+    #[must_use]
+    pub fn ignore_line(&self, around: &Around, base: &str) -> Option<String> {
+        if self.rest.is_empty() {
+            return Some("/**".to_owned());
+        }
+        if self.anchor == Anchor::Anywhere || (self.anchor == Anchor::Worktree && !self.rooted) {
+            return Some(format!("**/{}", self.rest));
+        }
+        let whole = format!("{}/{}", self.root(around, base), self.rest);
+        let inside = whole.strip_prefix(around.worktree.trim_end_matches('/'))?;
+        inside.starts_with('/').then(|| inside.to_owned())
     }
 
     /// The first name in it that has no wildcard, folded: a path that is covered has it, too.

@@ -1,45 +1,9 @@
 //! All that a call is judged by: rules by what they say, a mode, and who is above.
 
+pub use orc_domain::permission::PermissionMode as Mode;
+
 use crate::rule::{Complaint, Rule};
 use crate::verdict::{Class, Source, Verdict};
-
-/// How a run treats what no rule settles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Mode {
-    /// It only looks.
-    Plan,
-    /// It asks.
-    #[default]
-    Default,
-    /// Edits inside of its copy pass.
-    AcceptEdits,
-    /// A classifier answers first.
-    Auto,
-    /// What would be asked is denied.
-    DontAsk,
-    /// It passes.
-    BypassPermissions,
-}
-
-impl Mode {
-    /// Every one.
-    pub const ALL: [Self; 6] =
-        [Self::Plan, Self::Default, Self::AcceptEdits, Self::Auto, Self::DontAsk, Self::BypassPermissions];
-
-    /// The word of `permissionMode:`.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Plan => "plan",
-            Self::Default => "default",
-            Self::AcceptEdits => "acceptEdits",
-            Self::Auto => "auto",
-            Self::DontAsk => "dontAsk",
-            Self::BypassPermissions => "bypassPermissions",
-        }
-    }
-}
 
 /// Rules by what they say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,6 +61,18 @@ pub struct Above {
     pub within: Option<Vec<Rule>>,
 }
 
+/// What passes because a box holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Boxed {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Commands.
+    Commands,
+    /// Commands, and files that tools read and change.
+    Files,
+}
+
 /// All that a call is judged by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
@@ -104,8 +80,8 @@ pub struct Policy {
     pub rules: Rules,
     /// Its mode.
     pub mode: Mode,
-    /// What its box holds passes, unless something is said about it.
-    pub boxed: bool,
+    /// What its box holds and passes for that, unless something is said about it.
+    pub boxed: Boxed,
     /// The repository's own settings may not name programs that git runs.
     pub trusted: bool,
     /// Servers of tools that it has.

@@ -4,7 +4,10 @@
 
 pub mod flags;
 pub mod looks;
+mod operands;
 pub mod wrappers;
+
+pub use operands::{OPERANDS, operands};
 
 /// Directories whose programs are what their names say.
 pub const TRUSTED: [&str; 6] = ["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
@@ -51,37 +54,6 @@ pub enum Operands {
     Unknown,
 }
 
-/// What the operands of a program are.
-#[must_use]
-pub fn operands(program: &str) -> Operands {
-    match program {
-        "echo" | "printf" | "true" | "false" | ":" | "exit" | "return" | "break" | "continue" | "shift" | "sleep"
-        | "kill" | "pkill" | "killall" | "wait" | "seq" | "expr" | "date" | "whoami" | "id" | "groups" | "uname"
-        | "hostname" | "arch" | "nproc" | "uptime" | "which" | "type" | "basename" | "dirname" | "printenv" | "tr"
-        | "export" | "unset" | "set" | "local" | "declare" | "readonly" | "umask" | "ulimit" | "hash" | "alias"
-        | "unalias" | "read" | "jobs" | "fg" | "bg" | "pwd" | "tput" | "clear" | "history" | "yes" | "man" => {
-            Operands::Text
-        }
-        "cat" | "head" | "tail" | "less" | "more" | "wc" | "sort" | "cut" | "nl" | "tac" | "rev" | "fold"
-        | "column" | "paste" | "join" | "comm" | "diff" | "cmp" | "od" | "xxd" | "hexdump" | "strings" | "base64"
-        | "base32" | "md5sum" | "sha1sum" | "sha224sum" | "sha256sum" | "sha384sum" | "sha512sum" | "cksum"
-        | "b2sum" | "file" | "stat" | "ls" | "dir" | "vdir" | "tree" | "du" | "df" | "find" | "realpath"
-        | "readlink" | "test" | "[" | "[[" | "source" | "." | "zcat" | "bzcat" | "xzcat" | "gunzip" | "bat"
-        | "batcat" | "view" => Operands::Reads,
-        "grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack" | "sed" | "awk" | "gawk" | "mawk" | "jq" | "yq" | "fd"
-        | "fdfind" | "zgrep" => Operands::PatternThenReads,
-        "touch" | "mkdir" | "tee" | "truncate" | "mkfifo" | "mknod" | "mktemp" => Operands::Writes,
-        "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" => Operands::ModeThenWrites,
-        "rm" | "rmdir" | "unlink" | "shred" => Operands::Deletes,
-        "cp" | "install" | "rsync" | "scp" => Operands::Copies,
-        "mv" => Operands::Moves,
-        "ln" | "link" => Operands::Links,
-        "uniq" => Operands::ReadsThenWrites,
-        "cd" | "pushd" | "chdir" => Operands::Directory,
-        _ => Operands::Unknown,
-    }
-}
-
 /// Programs that read every file below a directory that they are given.
 #[must_use]
 pub fn reads_below(program: &str, has: impl Fn(&[&str]) -> bool) -> bool {
@@ -94,117 +66,102 @@ pub fn reads_below(program: &str, has: impl Fn(&[&str]) -> bool) -> bool {
 }
 
 /// Programs whose operands are addresses.
+pub const NETWORK: [&str; 26] = [
+    "aria2c", "aws", "az", "curl", "dig", "ftp", "gcloud", "gh", "helm", "host", "http", "https", "kubectl", "nc",
+    "ncat", "netcat", "nslookup", "ping", "rsync", "scp", "sftp", "socat", "ssh", "telnet", "wget", "xh",
+];
+
+/// Whether it is one of [`NETWORK`].
 #[must_use]
 pub fn is_network(program: &str) -> bool {
-    matches!(
-        program,
-        "curl"
-            | "wget"
-            | "http"
-            | "https"
-            | "xh"
-            | "aria2c"
-            | "nc"
-            | "ncat"
-            | "netcat"
-            | "telnet"
-            | "ftp"
-            | "sftp"
-            | "ssh"
-            | "scp"
-            | "rsync"
-            | "ping"
-            | "dig"
-            | "nslookup"
-            | "host"
-            | "socat"
-            | "gh"
-            | "aws"
-            | "gcloud"
-            | "az"
-            | "kubectl"
-            | "helm"
-    )
+    NETWORK.binary_search(&program).is_ok()
 }
 
 /// Programs that run text that they are given as a program of their own.
+pub const INTERPRETERS: [&str; 23] = [
+    "Rscript",
+    "bun",
+    "deno",
+    "elixir",
+    "erl",
+    "expect",
+    "ghci",
+    "groovy",
+    "irb",
+    "julia",
+    "lua",
+    "node",
+    "nodejs",
+    "osascript",
+    "perl",
+    "php",
+    "powershell",
+    "pwsh",
+    "pypy",
+    "python",
+    "ruby",
+    "scala",
+    "tclsh",
+];
+
+/// Whether it is a shell, or one of [`INTERPRETERS`] in any version.
 #[must_use]
 pub fn is_interpreter(program: &str) -> bool {
     let plain = program.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-    is_shell(program)
-        || matches!(
-            plain,
-            "python"
-                | "pypy"
-                | "node"
-                | "nodejs"
-                | "deno"
-                | "bun"
-                | "ruby"
-                | "perl"
-                | "php"
-                | "lua"
-                | "osascript"
-                | "Rscript"
-                | "julia"
-                | "tclsh"
-                | "expect"
-                | "groovy"
-                | "scala"
-                | "elixir"
-                | "erl"
-                | "ghci"
-                | "irb"
-                | "pwsh"
-                | "powershell"
-        )
+    is_shell(program) || INTERPRETERS.binary_search(&plain).is_ok()
 }
 
 /// Shells.
+pub const SHELLS: [&str; 11] = ["ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "zsh"];
+
+/// Whether it is one of [`SHELLS`].
 #[must_use]
 pub fn is_shell(program: &str) -> bool {
-    matches!(program, "sh" | "bash" | "dash" | "zsh" | "ksh" | "mksh" | "ash" | "fish" | "rbash" | "csh" | "tcsh")
+    SHELLS.binary_search(&program).is_ok()
 }
 
-/// Variables that change nothing but how a program speaks or what it builds: a grant passes them.
+/// Variables that change nothing but how a program speaks or what it builds, and all that begin with `LC_`: a grant passes
+/// them.
+pub const HARMLESS: [&str; 33] = [
+    "APP_ENV",
+    "CARGO_INCREMENTAL",
+    "CARGO_TERM_COLOR",
+    "CGO_ENABLED",
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "DEBUG",
+    "DJANGO_ENV",
+    "FLASK_ENV",
+    "FORCE_COLOR",
+    "GO111MODULE",
+    "GOARCH",
+    "GOOS",
+    "GO_ENV",
+    "LANG",
+    "LANGUAGE",
+    "LINES",
+    "LOG_LEVEL",
+    "MIX_ENV",
+    "NODE_ENV",
+    "NO_COLOR",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONUNBUFFERED",
+    "RACK_ENV",
+    "RAILS_ENV",
+    "RUST_BACKTRACE",
+    "RUST_LIB_BACKTRACE",
+    "RUST_LOG",
+    "TERM",
+    "TZ",
+    "VERBOSE",
+];
+
+/// Whether it is one of [`HARMLESS`].
 #[must_use]
 pub fn is_harmless(variable: &str) -> bool {
-    variable.starts_with("LC_")
-        || matches!(
-            variable,
-            "CI" | "NODE_ENV"
-                | "RAILS_ENV"
-                | "RACK_ENV"
-                | "APP_ENV"
-                | "FLASK_ENV"
-                | "DJANGO_ENV"
-                | "MIX_ENV"
-                | "GO_ENV"
-                | "DEBUG"
-                | "VERBOSE"
-                | "LOG_LEVEL"
-                | "RUST_LOG"
-                | "RUST_BACKTRACE"
-                | "RUST_LIB_BACKTRACE"
-                | "CARGO_TERM_COLOR"
-                | "CARGO_INCREMENTAL"
-                | "NO_COLOR"
-                | "FORCE_COLOR"
-                | "CLICOLOR"
-                | "CLICOLOR_FORCE"
-                | "TERM"
-                | "COLUMNS"
-                | "LINES"
-                | "TZ"
-                | "LANG"
-                | "LANGUAGE"
-                | "PYTHONUNBUFFERED"
-                | "PYTHONDONTWRITEBYTECODE"
-                | "GOOS"
-                | "GOARCH"
-                | "CGO_ENABLED"
-                | "GO111MODULE"
-        )
+    variable.starts_with("LC_") || HARMLESS.binary_search(&variable).is_ok()
 }
 
 /// Variables of a shell that only name something to say later: set alone, they change nothing that runs.
@@ -275,5 +232,19 @@ pub fn same_flags(program: &str) -> &'static [&'static [&'static str]] {
         "sed" => &[&["-i", "--in-place"], &["-n", "--quiet", "--silent"]],
         "tar" => &[&["-x", "--extract", "--get"], &["-c", "--create"], &["-f", "--file"]],
         _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_that_are_searched_are_in_order() {
+        let ordered = |list: &[&str]| list.is_sorted_by(|before, after| before < after);
+        for (operands, list) in OPERANDS {
+            assert!(ordered(list), "{operands:?}");
+        }
+        assert!(ordered(&NETWORK) && ordered(&INTERPRETERS) && ordered(&SHELLS) && ordered(&HARMLESS));
     }
 }

@@ -78,6 +78,15 @@ impl Rule {
         Ok(Self { text: text.trim().to_owned(), pattern, source, base: base.to_owned() })
     }
 
+    /// What a rule about files covers, as a line of an ignore file at the root of the copy.
+    #[must_use]
+    pub fn ignore_line(&self, around: &Around) -> Option<String> {
+        match &self.pattern {
+            Pattern::Reads(pattern) | Pattern::Edits(pattern) => pattern.ignore_line(around, &self.base),
+            _ => None,
+        }
+    }
+
     /// Whether it is about a whole tool.
     #[must_use]
     pub const fn is_whole(&self) -> bool {

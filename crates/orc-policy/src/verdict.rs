@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+pub use orc_domain::permission::Class;
 use serde::{Deserialize, Serialize};
 
 /// What becomes of a call. The greater one wins.
@@ -144,39 +145,6 @@ pub struct Reason {
     pub text: String,
 }
 
-/// What a call may do at most, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// It looks.
-    Read,
-    /// It changes files of its copy.
-    Edit,
-    /// It runs programs.
-    Run,
-    /// It reaches others.
-    Network,
-    /// It publishes.
-    Push,
-}
-
-impl Class {
-    /// Every one, from the least.
-    pub const ALL: [Self; 5] = [Self::Read, Self::Edit, Self::Run, Self::Network, Self::Push];
-
-    /// Its word.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Edit => "edit",
-            Self::Run => "run",
-            Self::Network => "network",
-            Self::Push => "push",
-        }
-    }
-}
-
 /// What comes with an allowed call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -185,6 +153,8 @@ pub enum Obligation {
     Exclude {
         /// As the rules say it.
         paths: Vec<String>,
+        /// The same as lines of an ignore file at the root of the copy.
+        lines: Vec<String>,
     },
     /// Each call inside of it is judged and written down as its own.
     RecordNested,

@@ -9,6 +9,7 @@ mod danger;
 mod files;
 mod shape;
 mod wrapped;
+mod written;
 
 use std::collections::BTreeMap;
 
@@ -206,6 +207,12 @@ fn family(tool: &str) -> Family {
         name if name.starts_with("mcp__") => Family::Server,
         _ => Family::Other,
     }
+}
+
+/// Whether it is a tool that is known by this name, whatever may be said about it.
+#[must_use]
+pub fn is_known(tool: &str) -> bool {
+    family(tool_name(tool)) != Family::Other || matches!(tool, "spawn_agent" | "create_ticket" | "update_ticket")
 }
 
 impl View {

@@ -11,6 +11,7 @@ use orc_domain::agent::{AgentResult, AgentStop, Statistics, Usage};
 use orc_domain::ids::{FlowId, RunId, WorkspaceId};
 use orc_domain::json_schema::SchemaError;
 use orc_domain::path::StepPath;
+use orc_domain::permission::CallAnswer;
 use orc_domain::profile::Profile;
 use orc_domain::time::Timestamp;
 use orc_domain::value::Text;
@@ -82,6 +83,8 @@ pub struct Letter {
     pub at: Timestamp,
     /// What.
     pub text: Text,
+    /// What it answers, when it answers whether a call may run.
+    pub answer: Option<CallAnswer>,
 }
 
 /// What to start and who listens.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use futures_util::future::BoxFuture;
 use orc_domain::agent::AgentStop;
 use orc_domain::ids::RunId;
+use orc_domain::permission::Above;
 use orc_domain::profile::Profile;
 use orc_domain::run::Process;
 use orc_domain::time::{Millis, Timestamp};
@@ -26,6 +27,8 @@ pub struct Begin {
     pub wake: String,
     /// Agents that it may start itself.
     pub workers: Vec<Profile>,
+    /// Who is above it, and what they let it do.
+    pub above: Vec<Above>,
     /// The box, the directory, the environment, the log and the tap of the run; `argv` and `stdin` are the harness's own.
     pub place: Launch,
     /// The record of its conversation; made if missing.

@@ -82,6 +82,9 @@ pub struct Use {
     /// when it did. A tool that would overwrite what was never seen, or was changed since, refuses.
     #[serde(default)]
     pub seen: BTreeMap<String, String>,
+    /// What a search leaves out, as lines of an ignore file at the working directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
 }
 
 /// What came of a use.

@@ -189,8 +189,14 @@ fn as_we_are() {
 fn tools_that_were_brought_are_used_and_may_break() {
     let mut host = start();
     let mut talk = Talk::new(host.stdout.take().unwrap(), host.stdin.take().unwrap(), Path::new("/"));
-    let wanted =
-        |name: &str| Tool::Use(Use { name: name.to_owned(), input: serde_json::Value::Null, seen: BTreeMap::new() });
+    let wanted = |name: &str| {
+        Tool::Use(Use {
+            name: name.to_owned(),
+            input: serde_json::Value::Null,
+            seen: BTreeMap::new(),
+            without: Vec::new(),
+        })
+    };
     for (bytes, text) in [(0, "0123456789"), (4, "0123")] {
         let id = talk.call(wanted("Drop"), None, bytes);
         assert_eq!(talk.hear(), Some(Answer::Progress { id, text: Some("slipping".to_owned()) }));

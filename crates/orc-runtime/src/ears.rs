@@ -175,7 +175,7 @@ fn ending_of_agent(result: AgentResult, exit: Exit) -> (Ending, Told) {
             Ending::Delivered { output }
         }
         AgentOutcome::NoDeliverable { missing } => Ending::NoDeliverable { missing },
-        AgentOutcome::Blocked { why, .. } => Ending::Blocked { why },
+        AgentOutcome::Blocked { why, call, .. } => Ending::Blocked { why, call },
         AgentOutcome::Failed { family, why } => Ending::Failed(Failure { family, cause, detail: why }),
         AgentOutcome::Cancelled => {
             Ending::Failed(Failure { family: ErrorFamily::Unknown, cause, detail: String::new() })

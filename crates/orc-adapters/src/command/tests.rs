@@ -31,6 +31,7 @@ pub(crate) fn start() -> AgentStart {
     };
     let flow = FlowId::from_uuid(Uuid::from_u128(7));
     let letter = Letter {
+        answer: None,
         id: "msg_1".to_owned(),
         from: "person:ada".to_owned(),
         at: Timestamp::from_millis(7000),

@@ -92,6 +92,7 @@ fn asked(request: &Request, now: Timestamp) -> (String, String) {
     let asks = match request.kind {
         RequestKind::Approval | RequestKind::Wall(_) => "asked",
         RequestKind::Question { .. } => "its agent asked",
+        RequestKind::Permission { .. } => "its agent asked whether a call may run",
     };
     let question = clean_line(&request.message, QUESTION);
     let (age, closes) = (now.since(since), closing(request.on_timeout, deadline, now));

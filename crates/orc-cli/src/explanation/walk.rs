@@ -154,6 +154,7 @@ fn of_step(step: &Step, flow: &Flow, now: Timestamp) -> &'static str {
             Wait::Request { request } => match flow.requests.get(request).map(|request| &request.kind) {
                 Some(RequestKind::Approval) => "waiting: approval",
                 Some(RequestKind::Question { .. }) => "waiting: question",
+                Some(RequestKind::Permission { .. }) => "waiting: permission",
                 Some(RequestKind::Wall(_)) => "waiting: wall",
                 None => "waiting: unknown request",
             },

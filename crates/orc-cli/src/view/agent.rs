@@ -42,7 +42,7 @@ fn told(outcome: &RunOutcome) -> AgentOutcome {
     match outcome {
         RunOutcome::Delivered => AgentOutcome::Delivered,
         RunOutcome::NoDeliverable { missing } => AgentOutcome::NoDeliverable { missing: missing.clone() },
-        RunOutcome::Blocked { why } => AgentOutcome::Blocked { why: why.clone(), asks: true },
+        RunOutcome::Blocked { why, call } => AgentOutcome::Blocked { why: why.clone(), asks: true, call: call.clone() },
         RunOutcome::Failed(failure) => AgentOutcome::Failed { family: failure.family, why: failure.to_string() },
         RunOutcome::Cancelled { .. } => AgentOutcome::Cancelled,
     }

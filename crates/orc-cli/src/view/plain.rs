@@ -98,7 +98,7 @@ fn run_words(fact: &Fact) -> Option<String> {
         Fact::AgentRunCompleted { attempt, outcome, .. } => match outcome {
             RunOutcome::Delivered => None,
             RunOutcome::NoDeliverable { missing } => Some(format!("attempt {attempt} owes: {}", clean(missing))),
-            RunOutcome::Blocked { why } => Some(format!("attempt {attempt} is blocked: {}", clean(why))),
+            RunOutcome::Blocked { why, .. } => Some(format!("attempt {attempt} is blocked: {}", clean(why))),
             RunOutcome::Failed(failure) => Some(run_failed(*attempt, failure)),
             RunOutcome::Cancelled { .. } => Some(format!("attempt {attempt} was ended")),
         },

@@ -45,7 +45,7 @@ pub(crate) fn why(outcome: &RunOutcome) -> Option<String> {
     match outcome {
         RunOutcome::Delivered => None,
         RunOutcome::NoDeliverable { missing } => Some(missing.clone()),
-        RunOutcome::Blocked { why } => Some(why.clone()),
+        RunOutcome::Blocked { why, .. } => Some(why.clone()),
         RunOutcome::Failed(failure) => Some(failure.to_string()),
         RunOutcome::Cancelled { reason } => Some(stop_words(*reason).to_owned()),
     }

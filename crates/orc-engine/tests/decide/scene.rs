@@ -417,7 +417,7 @@ pub(crate) fn owes() -> Ending {
 }
 
 pub(crate) fn asks() -> Ending {
-    Ending::Blocked { why: "Which one?".to_owned() }
+    Ending::Blocked { why: "Which one?".to_owned(), call: None }
 }
 
 /// A service outside had a bad moment.

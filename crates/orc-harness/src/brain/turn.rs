@@ -3,12 +3,13 @@
 
 use orc_domain::agent::AgentStop;
 use orc_domain::json_schema;
+use orc_domain::permission::{AskedCall, CallAnswer};
 use orc_domain::run::ErrorFamily;
 use serde_json::Value;
 
 use super::guard::Look;
 use super::settings::Kind;
-use super::{Act, Again, Brain, Event, Leave, Recovery, Stage, json_of};
+use super::{Act, Again, Brain, End, Event, Leave, Recovery, Stage, json_of};
 use crate::talk::{Block, CallFailure, Ended, Message, Said, Speaker, ToolCall, ToolInput};
 
 /// How often it may go on behind an answer that was cut at the highest limit.
@@ -86,17 +87,17 @@ impl Brain {
     pub(super) fn begin_calls(&mut self, acts: &mut Vec<Act>) {
         loop {
             let (Stage::Asking(_, calls) | Stage::Working(calls)) = &mut self.state.stage else { return };
-            let Some((call, kind)) = calls.begin_next() else { return };
+            let Some((call, kind, answer)) = calls.begin_next() else { return };
             acts.push(Act::Tell(Event::Begins { call: call.clone() }));
             match kind {
                 Kind::Reads | Kind::Changes | Kind::Shell => {
                     let seen = if kind == Kind::Changes { self.state.seen.clone() } else { Default::default() };
-                    acts.push(Act::Use { call, reads_only: kind == Kind::Reads, seen });
+                    acts.push(Act::Use { call, reads_only: kind == Kind::Reads, seen, answer });
                 }
                 Kind::Agent => {
                     let word = |name: &str| json_of(&call.input)[name].as_str().unwrap_or_default().to_owned();
                     let (agent, prompt) = (word("subagent_type"), word("prompt"));
-                    acts.push(Act::Spawn { call, agent, prompt });
+                    acts.push(Act::Spawn { call, agent, prompt, answer });
                 }
                 Kind::Todo => {
                     self.state.todos = json_of(&call.input)["todos"].clone();
@@ -132,6 +133,29 @@ impl Brain {
         if self.state.stop.is_none() {
             self.begin_calls(acts);
         }
+        self.close_turn_if_done(acts);
+    }
+
+    /// Somebody has to say whether a call may run: what runs beside it comes to its end, and the run with it.
+    pub(super) fn asked(&mut self, call: &str, (asked, below): (AskedCall, bool), text: String, acts: &mut Vec<Act>) {
+        let (Stage::Asking(_, calls) | Stage::Working(calls)) = &mut self.state.stage else { return };
+        if calls.ask(call, asked, below) {
+            self.state.question = Some(text);
+        }
+        if let (Some(_), Stage::Asking(_, calls) | Stage::Working(calls)) = (self.state.stop, &mut self.state.stage) {
+            calls.cancel_all(acts);
+        }
+        self.close_turn_if_done(acts);
+    }
+
+    /// A run goes on where the one before it asked.
+    pub(super) fn answered_call(&mut self, answer: &CallAnswer, text: &str, acts: &mut Vec<Act>) {
+        let Stage::Working(calls) = &mut self.state.stage else { return };
+        let Some(refused) = calls.answer(answer, text) else { return };
+        acts.extend(refused.map(|call| Act::Tell(done(&call, text.to_owned(), true))));
+        self.begin_run();
+        self.state.question = None;
+        self.begin_calls(acts);
         self.close_turn_if_done(acts);
     }
 
@@ -234,6 +258,13 @@ impl Brain {
     pub(super) fn close_turn_if_done(&mut self, acts: &mut Vec<Act>) {
         match &self.state.stage {
             Stage::Working(calls) if calls.all_done() => {}
+            Stage::Working(calls) if calls.is_asking() => {
+                let (asked, text) = (calls.asked().cloned(), self.state.question.clone().unwrap_or_default());
+                // The stage stays: the next run goes on from it.
+                acts.extend(asked.map(|asked| Act::Tell(Event::Permission { asked, text })));
+                acts.push(Act::End(End { stop: Some(AgentStop::Permission) }));
+                return;
+            }
             _ => return,
         }
         let Stage::Working(calls) = std::mem::replace(&mut self.state.stage, Stage::Idle) else { return };

@@ -41,7 +41,7 @@ impl Newest {
     }
 }
 
-pub(super) fn glob(wanted: &input::Glob, floor: &dyn Floor) -> Outcome {
+pub(super) fn glob(wanted: &input::Glob, without: &[String], floor: &dyn Floor) -> Outcome {
     let pattern = wanted.pattern.as_str();
     if pattern.is_empty() {
         return Err("`pattern` is empty. `**/*` stands for all files.".into());
@@ -56,7 +56,12 @@ pub(super) fn glob(wanted: &input::Glob, floor: &dyn Floor) -> Outcome {
     let mut newest = Newest::default();
     let mut is_whole = true;
     if root.kind.is_some() {
-        is_whole = collect(&root.path, &matcher, hidden, (&mut newest, floor))?;
+        is_whole = collect(
+            &root.path,
+            &matcher,
+            Wanted { hidden, without, base: &base, ..Wanted::default() },
+            (&mut newest, floor),
+        )?;
     }
     newest.settle();
     let bound = floor.bound().unwrap_or(TEXT_BYTES);
@@ -73,10 +78,10 @@ fn matcher(pattern: &str, rest: &str) -> Result<GlobMatcher, Refusal> {
 fn collect(
     root: &Path,
     matcher: &GlobMatcher,
-    hidden: bool,
+    wanted: Wanted<'_>,
     (newest, floor): (&mut Newest, &dyn Floor),
 ) -> Result<bool, Refusal> {
-    for (count, entry) in walk::walk(root, Wanted { hidden, ..Wanted::default() })?.enumerate() {
+    for (count, entry) in walk::walk(root, wanted)?.enumerate() {
         if count % LOOK == 0 && is_over(floor) {
             return Ok(false);
         }

@@ -43,6 +43,11 @@ pub(super) struct Replacement {
 }
 
 #[derive(Debug, Deserialize)]
+pub(super) struct Resolve {
+    pub(super) paths: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
 pub(super) struct Glob {
     pub(super) pattern: String,
     pub(super) path: Option<String>,

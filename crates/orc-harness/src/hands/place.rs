@@ -124,6 +124,20 @@ impl Place {
     }
 }
 
+/// Says of each path where it leads. What leads nowhere leads where it stands.
+pub(super) fn resolve_all(wanted: &super::input::Resolve, floor: &dyn orc_process::hands::Floor) -> super::Outcome {
+    let found: BTreeMap<&String, String> = wanted
+        .paths
+        .iter()
+        .map(|path| {
+            let led = Place::find(path, floor.cwd()).ok().and_then(|place| place.path.to_str().map(str::to_owned));
+            (path, led.unwrap_or_else(|| path.clone()))
+        })
+        .collect();
+    let text = serde_json::to_string(&found).map_err(|error| Refusal(error.to_string()))?;
+    Ok(super::told(text))
+}
+
 /// Opens a regular file for reading, through no link and without waiting for anybody.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -28,7 +28,7 @@ const MOST_HELD: usize = 64 << 20;
 /// Most lines around a match.
 const MOST_AROUND: usize = 1_000;
 
-pub(super) fn grep(wanted: &input::Grep, floor: &dyn Floor) -> Outcome {
+pub(super) fn grep(wanted: &input::Grep, without: &[String], floor: &dyn Floor) -> Outcome {
     if wanted.pattern.is_empty() {
         return Err("`pattern` is empty: it would be found everywhere.".into());
     }
@@ -50,7 +50,8 @@ pub(super) fn grep(wanted: &input::Grep, floor: &dyn Floor) -> Outcome {
         search.look_into(&root.path, &base);
     } else {
         let hidden = wanted.glob.as_deref().is_some_and(|glob| !glob.starts_with('!') && walk::names_hidden(glob));
-        let narrow = Wanted { hidden, glob: wanted.glob.as_deref(), kind: wanted.kind.as_deref() };
+        let narrow =
+            Wanted { hidden, glob: wanted.glob.as_deref(), kind: wanted.kind.as_deref(), without, base: &base };
         for entry in walk::walk(&root.path, narrow)? {
             if search.told.is_full() {
                 break;

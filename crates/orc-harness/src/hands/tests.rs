@@ -74,7 +74,7 @@ impl Ground {
     /// A use, of which the conversation remembers what it saw.
     fn lift(&self, name: &str, input: Value) -> Used {
         let seen = self.seen.lock().unwrap().clone();
-        let used = self.hands.lift(&Use { name: name.to_owned(), input, seen }, self);
+        let used = self.hands.lift(&Use { name: name.to_owned(), input, seen, without: Vec::new() }, self);
         self.seen.lock().unwrap().extend(used.seen.clone());
         used
     }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::TypesBuilder;
 use ignore::{Walk, WalkBuilder};
@@ -17,7 +18,7 @@ use super::place::{Place, kind_name};
 const LAST: Duration = Duration::from_millis(500);
 
 /// What is walked.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     /// Whether hidden files are named, and so are not left out.
     pub(super) hidden: bool,
@@ -25,6 +26,16 @@ pub(super) struct Wanted<'a> {
     pub(super) glob: Option<&'a str>,
     /// Only files of this kind.
     pub(super) kind: Option<&'a str>,
+    /// What is left out, as lines of an ignore file.
+    pub(super) without: &'a [String],
+    /// Where that file would lie.
+    pub(super) base: &'a Path,
+}
+
+impl Default for Wanted<'_> {
+    fn default() -> Self {
+        Self { hidden: false, glob: None, kind: None, without: &[], base: Path::new("/") }
+    }
 }
 
 /// The place to look in: the working directory if none is named.
@@ -56,14 +67,25 @@ pub(super) fn walk(root: &Path, wanted: Wanted<'_>) -> Result<Walk, Refusal> {
     }
     // Not as rules of the walk: those would bring back what ignore files leave out.
     let rules = wanted.glob.map(|glob| rules(glob, root)).transpose()?;
+    let left_out = left_out(wanted)?;
     let is_named = root.components().any(|part| part.as_os_str() == ".git")
         || wanted.glob.is_some_and(|glob| glob.contains(".git/"));
     builder.filter_entry(move |entry| {
         let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
         let fits = rules.as_ref().is_none_or(|rules| !rules.matched(entry.path(), is_directory).is_ignore());
-        fits && (is_named || entry.file_name() != ".git")
+        let is_left_out = left_out.matched(entry.path(), is_directory).is_ignore();
+        fits && !is_left_out && (is_named || entry.file_name() != ".git")
     });
     Ok(builder.build())
+}
+
+/// What must not be found: lines that cannot be read leave everything out.
+fn left_out(wanted: Wanted<'_>) -> Result<Gitignore, Refusal> {
+    let mut lines = GitignoreBuilder::new(wanted.base);
+    let read = lines.case_insensitive(true).map(drop);
+    let read = read.and_then(|()| wanted.without.iter().try_for_each(|line| lines.add_line(None, line).map(drop)));
+    let read = read.and_then(|()| lines.build());
+    read.map_err(|error| Refusal(format!("What must be left out cannot be read: {error}.")))
 }
 
 fn rules(glob: &str, root: &Path) -> Result<Override, Refusal> {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use orc_domain::agent::AgentStop;
+use orc_domain::permission::Above;
 use orc_domain::profile::{self, MAX_WORKER_DEPTH, MAX_WORKER_SPAWNS, MAX_WORKER_WIDTH, Profile};
 use orc_ports::adapter::AgentStart;
 use serde_json::{Value, json};
@@ -20,7 +21,8 @@ use super::{Shared, record_of_call, settings_of};
 use crate::ask::Asker;
 use crate::brain::{Brain, Heard};
 use crate::context::{self, Facts};
-use crate::drive::{Driver, Ended, Order, Say, Spawns};
+use crate::drive::{Driver, Ended, Order, Say, Spawn, Spawned, Spawns};
+use crate::gate::{Gate, Grounds, Refused};
 use crate::place::Place;
 use crate::record::{Entry, Record};
 use crate::talk::ToolCall;
@@ -35,6 +37,18 @@ struct Tree {
     place: Arc<dyn Place>,
     width: Arc<Semaphore>,
     left: AtomicU32,
+    grounds: Grounds,
+    refused: Refused,
+}
+
+/// What agents of agents are judged by beside their own profiles.
+pub(super) struct Below {
+    /// Everybody above them.
+    pub(super) above: Vec<Above>,
+    /// Where they work.
+    pub(super) grounds: Grounds,
+    /// What somebody said no to.
+    pub(super) refused: Refused,
 }
 
 /// One level of the tree.
@@ -44,6 +58,7 @@ pub(super) struct Family {
     say: Say,
     record: PathBuf,
     depth: u32,
+    above: Vec<Above>,
 }
 
 impl Family {
@@ -52,7 +67,7 @@ impl Family {
         start: &AgentStart,
         workers: Vec<Profile>,
         (facts, place, say): (Facts, Arc<dyn Place>, Say),
-        record: &Path,
+        (record, below): (&Path, Below),
     ) -> Self {
         let tree = Tree {
             shared: Arc::clone(shared),
@@ -62,40 +77,41 @@ impl Family {
             place,
             width: Arc::new(Semaphore::new(MAX_WORKER_WIDTH as usize)),
             left: AtomicU32::new(MAX_WORKER_SPAWNS),
+            grounds: below.grounds,
+            refused: below.refused,
         };
-        Self { tree: Arc::new(tree), say, record: record.to_owned(), depth: 0 }
+        Self { tree: Arc::new(tree), say, record: record.to_owned(), depth: 0, above: below.above }
     }
 
-    async fn run(self, call: ToolCall, agent: String, prompt: String, cancel: CancellationToken) -> (String, bool) {
+    async fn run(self, wanted: Spawn, cancel: CancellationToken) -> Spawned {
+        let not_done = |text: String| Spawned::Ended { text, failed: true };
         if self.depth >= MAX_WORKER_DEPTH {
-            let text = format!(
+            return not_done(format!(
                 "Not done: agents may start agents {MAX_WORKER_DEPTH} levels deep, and this one is at the last. Do it yourself."
-            );
-            return (text, true);
+            ));
         }
         let left = self.tree.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_err() {
-            let text = format!(
+            return not_done(format!(
                 "Not done: {MAX_WORKER_SPAWNS} agents were started in this run, which is all there may be. Do it yourself."
-            );
-            return (text, true);
+            ));
         }
         // It waits for its turn: others of this tree are at work.
         let permit = tokio::select! {
             permit = Arc::clone(&self.tree.width).acquire_owned() => permit,
-            () = cancel.cancelled() => return ("Not done: the run was asked to end before this began.".to_owned(), true),
+            () = cancel.cancelled() => return not_done("Not done: the run was asked to end before this began.".to_owned()),
         };
-        let told = match self.prepare(&call, &agent) {
-            Ok(driver) => told(drive(driver, &prompt, &self.tree.facts, cancel).await),
-            Err(why) => (format!("The agent `{agent}` could not be started: {why}"), true),
+        let told = match self.prepare(&wanted) {
+            Ok((driver, first)) => told(drive(driver, first, cancel).await),
+            Err(why) => not_done(format!("The agent `{}` could not be started: {why}", wanted.agent)),
         };
         drop(permit);
         told
     }
 
-    fn prepare(&self, call: &ToolCall, agent: &str) -> Result<Driver, String> {
-        let tree = &self.tree;
-        let Some(profile) = tree.workers.iter().find(|worker| worker.name == agent) else {
+    fn prepare(&self, wanted: &Spawn) -> Result<(Driver, Vec<Heard>), String> {
+        let (tree, Spawn { call, agent, prompt, answer }) = (&self.tree, wanted);
+        let Some(profile) = tree.workers.iter().find(|worker| worker.name == *agent) else {
             let names: Vec<&str> = tree.workers.iter().map(|worker| worker.name.as_str()).collect();
             return Err(format!("there is none of this name; there are: {}", names.join(", ")));
         };
@@ -104,37 +120,51 @@ impl Family {
         };
         let start = AgentStart { profile: profile.clone(), schema: profile.output.clone(), ..tree.start.clone() };
         let settings = settings_of(&start, built_in, &tree.workers, &tree.facts);
-        let brain = Brain::new(settings.clone()).map_err(|error| format!("{error}: {}", error.source))?;
+        let mut brain = Brain::new(settings.clone()).map_err(|error| format!("{error}: {}", error.source))?;
         let path = record_of_call(&self.record, &call.id);
         let now = tree.shared.clock.now();
-        let (mut record, _) = Record::open(&path).map_err(|error| error.to_string())?;
-        let began = Entry::Began { settings: Box::new(settings) };
-        record.append(now, began).map_err(|error| error.to_string())?;
+        let (mut record, lines) = Record::open(&path).map_err(|error| error.to_string())?;
+        let gate = Gate::of(profile, &self.above, &tree.grounds, Arc::clone(&tree.refused))?;
+        let first = match answer {
+            // It goes on where it asked.
+            Some(answer) => {
+                for line in &lines {
+                    if let Entry::Heard { heard } = &line.entry {
+                        brain.hear(heard.clone());
+                    }
+                }
+                let text =
+                    "Permission denied. Do it another way, or go on without it; exactly this stays denied.".to_owned();
+                vec![Heard::Answered { answer: answer.clone(), text }]
+            }
+            None => {
+                let began = Entry::Began { settings: Box::new(settings) };
+                record.append(now, began).map_err(|error| error.to_string())?;
+                vec![Heard::woken(format!("{}\n\n{prompt}", context::opening(&tree.facts)))]
+            }
+        };
         record.append(now, Entry::Run { run: tree.start.names.run }).map_err(|error| error.to_string())?;
         let say = shown_below(&self.say, call, agent);
-        let family = Self { say: Arc::clone(&say), record: path, depth: self.depth + 1, ..self.clone() };
+        let above = Gate::handed_down(profile, &self.above);
+        let family = Self { say: Arc::clone(&say), record: path, depth: self.depth + 1, above, ..self.clone() };
         let gateway = Arc::clone(&tree.shared.gateway);
-        Ok(Driver {
+        let driver = Driver {
             brain,
             record,
             clock: Arc::clone(&tree.shared.clock),
             asker: Asker { gateway, run: tree.start.names.run, agent: Some(agent.to_owned()) },
             place: Arc::clone(&tree.place),
+            gate: Arc::new(gate),
             spawns: Arc::new(family),
             say,
-        })
+        };
+        Ok((driver, first))
     }
 }
 
 impl Spawns for Family {
-    fn spawn(
-        &self,
-        call: ToolCall,
-        agent: String,
-        prompt: String,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, (String, bool)> {
-        self.clone().run(call, agent, prompt, cancel).boxed()
+    fn spawn(&self, wanted: Spawn, cancel: CancellationToken) -> BoxFuture<'static, Spawned> {
+        self.clone().run(wanted, cancel).boxed()
     }
 }
 
@@ -149,10 +179,9 @@ fn shown_below(say: &Say, call: &ToolCall, agent: &str) -> Say {
     })
 }
 
-async fn drive(driver: Driver, prompt: &str, facts: &Facts, cancel: CancellationToken) -> Ended {
+async fn drive(driver: Driver, first: Vec<Heard>, cancel: CancellationToken) -> Ended {
     let (orders, inbox) = mpsc::unbounded_channel();
-    let text = format!("{}\n\n{prompt}", context::opening(facts));
-    let mut running = std::pin::pin!(driver.run(Heard::woken(text), inbox));
+    let mut running = std::pin::pin!(driver.run(first, inbox));
     tokio::select! {
         ended = &mut running => ended,
         () = cancel.cancelled() => {
@@ -164,15 +193,20 @@ async fn drive(driver: Driver, prompt: &str, facts: &Facts, cancel: Cancellation
 }
 
 /// What whoever started it is told.
-fn told(ended: Ended) -> (String, bool) {
-    let Ended { stop, said, output, trouble } = ended;
+fn told(ended: Ended) -> Spawned {
+    let Ended { stop, said, output, trouble, asked } = ended;
+    if let (Some(AgentStop::Permission), Some((asked, text))) = (stop, asked) {
+        return Spawned::Asks { asked, text };
+    }
     let said = output.map(|output| output.to_string()).or(said);
     match (stop, trouble) {
-        (Some(AgentStop::NoToolUse), None) => (said.unwrap_or_else(|| "It said nothing.".to_owned()), false),
+        (Some(AgentStop::NoToolUse), None) => {
+            Spawned::Ended { text: said.unwrap_or_else(|| "It said nothing.".to_owned()), failed: false }
+        }
         (stop, trouble) => {
             let why = trouble.or_else(|| stop.map(|stop| stop.word().to_owned())).unwrap_or_default();
             let said = said.map(|said| format!("\nIts last words:\n{said}")).unwrap_or_default();
-            (format!("The agent did not come to its end: {why}.{said}"), true)
+            Spawned::Ended { text: format!("The agent did not come to its end: {why}.{said}"), failed: true }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Grants: whether something says of every part of a call that it may run.
 
 use super::{Judge, ground_of};
-use crate::policy::Mode;
+use crate::policy::{Boxed, Mode};
 use crate::programs::{self, looks};
 use crate::rule::is_nothing;
 use crate::verdict::Ground;
@@ -15,6 +15,9 @@ impl Judge<'_> {
         if let Some((part, why)) = self.unreadable() {
             // Even the box is not asked about what cannot be read while there are denies; that is a floor.
             return if self.boxed() { (vec![Ground::Boxed], None) } else { (grounds, Some((part, why))) };
+        }
+        if matches!(view.family, Family::Looks | Family::Edits) && self.boxed() {
+            return (vec![Ground::Boxed], None);
         }
         if matches!(view.family, Family::Own | Family::Internal | Family::Nested) {
             return (vec![Ground::ReadOnly], None);
@@ -67,7 +70,12 @@ impl Judge<'_> {
     }
 
     fn boxed(&self) -> bool {
-        self.policy.boxed && self.view.family == Family::Shell && !matches!(self.policy.mode, Mode::Plan)
+        let held = match self.view.family {
+            Family::Shell => self.policy.boxed >= Boxed::Commands,
+            Family::Looks | Family::Edits => self.policy.boxed >= Boxed::Files,
+            _ => false,
+        };
+        held && self.policy.mode != Mode::Plan
     }
 
     fn touch_granted(&self, touch: &Touch) -> Result<Ground, String> {
@@ -98,7 +106,7 @@ impl Judge<'_> {
         Ok(ground)
     }
 
-    fn part_granted(&self, place: usize) -> Result<Ground, String> {
+    pub(super) fn part_granted(&self, place: usize) -> Result<Ground, String> {
         let part = &self.view.parts[place];
         if self.boxed() {
             return Ok(Ground::Boxed);

@@ -184,13 +184,13 @@ pub fn paths(program: &str) -> &'static [&'static str] {
 
 /// Flags that make more of a program than its name says: they run, or write, something. A rule that grants the program
 /// grants them only when it names them.
-#[must_use]
-pub fn turning(program: &str) -> &'static [&'static str] {
-    match program {
-        "find" => &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"],
-        "fd" | "fdfind" => &["-x", "-X", "--exec", "--exec-batch"],
-        "rg" => &["--pre", "--hostname-bin", "--search-zip", "-z"],
-        "git" => &[
+pub const TURNING: &[(&[&str], &[&str])] = &[
+    (&["find"], &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"]),
+    (&["fd", "fdfind"], &["-x", "-X", "--exec", "--exec-batch"]),
+    (&["rg"], &["--pre", "--hostname-bin", "--search-zip", "-z"]),
+    (
+        &["git"],
+        &[
             "-c",
             "--config-env",
             "--exec-path",
@@ -210,8 +210,11 @@ pub fn turning(program: &str) -> &'static [&'static str] {
             "-u",
             "--template",
         ],
-        "sort" => &["-o", "--output", "--compress-program", "-T", "--temporary-directory"],
-        "tar" => &[
+    ),
+    (&["sort"], &["-o", "--output", "--compress-program", "-T", "--temporary-directory"]),
+    (
+        &["tar"],
+        &[
             "--to-command",
             "--checkpoint-action",
             "-I",
@@ -222,21 +225,26 @@ pub fn turning(program: &str) -> &'static [&'static str] {
             "--info-script",
             "--new-volume-script",
         ],
-        "man" => &["-P", "--pager", "-H", "--html", "-C", "--config-file"],
-        "sed" => &["-i", "--in-place", "-f", "--file", "-s"],
-        "base64" => &["-o", "--output"],
-        "tree" => &["-o", "-R"],
-        "date" => &["-s", "--set", "-f"],
-        "yq" => &["-i", "--inplace"],
-        "awk" | "gawk" | "mawk" => &["-f", "-i", "-l", "--load", "--include", "--file"],
-        "ssh" | "scp" | "sftp" => &["-o", "-F", "-S", "-D", "-L", "-R", "-J"],
-        "rsync" => &["-e", "--rsh", "--rsync-path"],
-        "zip" => &["-T", "-TT", "--unzip-command"],
-        "less" | "more" => &["-o", "-O", "--log-file"],
-        "file" => &["-C", "--compile"],
-        "curl" => &["-o", "--output", "-O", "--remote-name", "-K", "--config", "-T", "--upload-file"],
-        _ => &[],
-    }
+    ),
+    (&["man"], &["-P", "--pager", "-H", "--html", "-C", "--config-file"]),
+    (&["sed"], &["-i", "--in-place", "-f", "--file", "-s"]),
+    (&["base64"], &["-o", "--output"]),
+    (&["tree"], &["-o", "-R"]),
+    (&["date"], &["-s", "--set", "-f"]),
+    (&["yq"], &["-i", "--inplace"]),
+    (&["awk", "gawk", "mawk"], &["-f", "-i", "-l", "--load", "--include", "--file"]),
+    (&["ssh", "scp", "sftp"], &["-o", "-F", "-S", "-D", "-L", "-R", "-J"]),
+    (&["rsync"], &["-e", "--rsh", "--rsync-path"]),
+    (&["zip"], &["-T", "-TT", "--unzip-command"]),
+    (&["less", "more"], &["-o", "-O", "--log-file"]),
+    (&["file"], &["-C", "--compile"]),
+    (&["curl"], &["-o", "--output", "-O", "--remote-name", "-K", "--config", "-T", "--upload-file"]),
+];
+
+/// The flags of [`TURNING`] that a program has.
+#[must_use]
+pub fn turning(program: &str) -> &'static [&'static str] {
+    TURNING.iter().find(|(programs, _)| programs.contains(&program)).map_or(&[], |(_, flags)| flags)
 }
 
 /// The git flags that only mean something for some of its words: `-x` runs a program for `difftool`, and nothing for `log`.

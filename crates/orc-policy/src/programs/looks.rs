@@ -74,7 +74,7 @@ pub const LOOKS_AT_TIMES: [&str; 11] =
     ["git", "hostname", "jq", "sed", "strings", "type", "uname", "uniq", "uptime", "wc", "which"];
 
 /// Words of git that only look, and what may follow them.
-const GIT: [&str; 21] = [
+pub const GIT: [&str; 21] = [
     "blame",
     "cat-file",
     "count-objects",

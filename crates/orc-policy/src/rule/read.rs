@@ -189,6 +189,9 @@ fn agent(inside: &str) -> Result<Pattern, Complaint> {
 
 fn value(tool: &str, inside: &str) -> Result<Pattern, Complaint> {
     let Some((name, value)) = inside.split_once(':') else {
+        if let Some(near) = orc_domain::suggest::closest(tool, TOOLS).filter(|near| *near != tool) {
+            return Err(complaint(format!("there is no tool `{tool}`"), format!("did you mean `{near}`?")));
+        }
         return Err(complaint(
             format!("`{tool}` takes no `{inside}`"),
             format!("write `{tool}` for the whole tool, or `{tool}(NAME:VALUE)` for one value of its input"),

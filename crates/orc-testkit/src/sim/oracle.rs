@@ -294,7 +294,7 @@ fn judge_leaf(shadow: &Shadow, step: &Step, (kind, unwanted): (Kind, bool)) -> C
     let merges = shadow.is_fan_out(step) || resolves;
     let runs = shadow.latest(&runs);
     let gave_up = used_up(&runs) >= spec.retry.attempts as usize;
-    let blocked = RunOutcome::Blocked { why: String::new() };
+    let blocked = RunOutcome::Blocked { why: String::new(), call: None };
     let right = match outcome {
         StepOutcome::Succeeded => last.is_some_and(|run| delivered(run) && shadow.purpose(run) == Purpose::Own),
         StepOutcome::Failed(failure) => match &failure.cause {

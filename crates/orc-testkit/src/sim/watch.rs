@@ -134,7 +134,8 @@ impl Shadow {
         let asked = |request: &&Request| match request.kind {
             RequestKind::Question { run: by } => run.is_some_and(|run| run.id == by),
             RequestKind::Approval => request.step.as_ref().is_some_and(|(step, _)| *step == no),
-            RequestKind::Wall(_) => false,
+            // A no to a call ends no step.
+            RequestKind::Permission { .. } | RequestKind::Wall(_) => false,
         };
         match self.requests.values().find(asked)?.state {
             RequestState::Resolved { answer, .. } => Some(answer),

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use orc_domain::agent::{Statistics, Usage};
 use orc_domain::budget::Wall;
 use orc_domain::confine::{Violation, ViolationKind};
-use orc_domain::ids::{FlowId, InstanceId, RunId};
+use orc_domain::ids::{ContentHash, FlowId, InstanceId, RunId};
 use orc_domain::input::{Ending, Input, Told};
 use orc_domain::meter::{Owner, Shortfall};
 use orc_domain::path::StepPath;
+use orc_domain::permission::AskedCall;
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process};
 use orc_domain::time::Timestamp;
 use orc_domain::tree::{PrivateCopy, Tree};
@@ -313,7 +314,13 @@ fn random_ending(dice: &mut Dice) -> Ending {
     match dice.below(100) {
         0..50 => Ending::Delivered { output: delivered() },
         50..64 => Ending::NoDeliverable { missing: "a verdict".to_owned() },
-        64..78 => Ending::Blocked { why: "which one?".to_owned() },
+        64..72 => Ending::Blocked { why: "which one?".to_owned(), call: None },
+        72..78 => {
+            let id = format!("call-{}", dice.below(3));
+            let subject = ContentHash::of(id.as_bytes());
+            let call = Some(AskedCall { id, tool: "Bash".to_owned(), subject });
+            Ending::Blocked { why: "may it?".to_owned(), call }
+        }
         78..90 => upstream(),
         _ => failed(Cause::Exit(1)),
     }

@@ -48,7 +48,7 @@ fn words(text: &str) -> Option<String> {
             None => "used nothing".to_owned(),
         }),
         AgentEvent::Output { value } => Some(format!("submits: {value}")),
-        AgentEvent::Ask { text } => Some(format!("asks: {text}")),
+        AgentEvent::Ask { text, .. } => Some(format!("asks: {text}")),
         AgentEvent::Blocked { why } => Some(format!("is blocked: {why}")),
         AgentEvent::Error { family, message } => {
             let family = json!(family);

@@ -16,6 +16,7 @@ use orc_domain::ids::{ContentHash, FlowId, HoldId, MessageId, RunId};
 use orc_domain::meter::Shortfall;
 use orc_domain::money::UsdMicros;
 use orc_domain::path::StepPath;
+use orc_domain::permission::{AskedCall, CallAnswer};
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestKind, RequestState};
 use orc_domain::run::{
@@ -97,10 +98,15 @@ fn holders() -> impl Strategy<Value = Vec<Holder>> {
     collection::vec(holder.prop_map(|(flow, step)| Holder { flow: scene::flow_id(flow), step }), 0..3)
 }
 
+fn asked_call() -> impl Strategy<Value = AskedCall> {
+    (".{0,8}", ".{0,8}").prop_map(|(id, tool)| AskedCall { subject: ContentHash::of(id.as_bytes()), id, tool })
+}
+
 fn messages() -> impl Strategy<Value = Vec<Message>> {
-    let message = (principal(), time(), ".{0,20}").prop_map(|(from, at, text)| {
+    let answer = option::of((asked_call(), any::<bool>()).prop_map(|(call, granted)| CallAnswer { call, granted }));
+    let message = (principal(), time(), ".{0,20}", answer).prop_map(|(from, at, text, answer)| {
         let id = MessageId::derived(scene::flow_id(0).uuid(), &text);
-        Message { id, from, at, text }
+        Message { id, from, at, text, answer }
     });
     collection::vec(message, 0..3)
 }
@@ -276,7 +282,7 @@ fn run_state() -> BoxedStrategy<RunState> {
     let outcome = prop_oneof![
         Just(RunOutcome::Delivered),
         ".{0,9}".prop_map(|missing| RunOutcome::NoDeliverable { missing }),
-        ".{0,9}".prop_map(|why| RunOutcome::Blocked { why }),
+        (".{0,9}", option::of(asked_call())).prop_map(|(why, call)| RunOutcome::Blocked { why, call }),
         failure().prop_map(RunOutcome::Failed),
         stop_reason().prop_map(|reason| RunOutcome::Cancelled { reason }),
     ];
@@ -337,6 +343,8 @@ fn request(flow: FlowId, no: u32) -> BoxedStrategy<Request> {
     let kind = prop_oneof![
         Just(RequestKind::Approval),
         Just(RequestKind::Question { run: scene::run_id(flow, &scene::path(no), 1) }),
+        asked_call()
+            .prop_map(move |call| RequestKind::Permission { run: scene::run_id(flow, &scene::path(no), 1), call }),
         wall().prop_map(RequestKind::Wall),
     ];
     let state = prop_oneof![
