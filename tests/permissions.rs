@@ -82,3 +82,97 @@ fn a_row_that_is_none_is_named_and_hides_no_other() {
     assert!(world.run_to(3, &["permissions", "test", "empty.jsonl"]).err.contains("`empty.jsonl` has no row"));
     assert!(world.run_to(4, &["permissions", "test", "none.jsonl"]).err.contains("cannot read `none.jsonl`"));
 }
+
+#[test]
+fn every_part_of_a_call_is_explained() {
+    let world = World::new();
+    world.commit();
+    let rules = ["--allow", "Bash(npm test *)", "--deny", "Bash(rm *)", "--ask", "Edit(out.txt)"];
+    let call = "Bash(sudo rm -rf build && npm test > out.txt)";
+    let said = world.run_to(0, &[&["permissions", "explain"][..], &rules, &["--", call]].concat());
+    let lines: Vec<&str> = said.out.lines().map(str::trim).collect();
+    assert_eq!(lines[0], format!("{call}: deny"), "{}", said.out);
+    for line in [
+        "command 1: sudo rm -rf build",
+        "starts command 2",
+        "command 2: rm -rf build",
+        "deny `Bash(rm *)` (command line)",
+        "ask `Edit(out.txt)` (command line)",
+        "allow `Bash(npm test *)` (command line)",
+        "deny   `Bash(rm *)` (command line) denies rm -rf build [rule `Bash(rm *)`, command line]",
+    ] {
+        assert!(lines.contains(&line), "{line}: {}", said.out);
+    }
+    let document = world.json(&[&["permissions", "explain"][..], &rules, &[call]].concat());
+    assert_eq!(document["schema"], "orc/permission/1");
+    let explanation = &document["explanation"];
+    assert_eq!(explanation["decision"]["verdict"], "deny");
+    assert_eq!(explanation["commands"][0]["starts"], json!([1]));
+    assert_eq!(explanation["commands"][1]["rules"][0]["rule"], "Bash(rm *)");
+    assert_eq!(explanation["commands"][2]["files"][0]["access"], "write");
+    assert!(!world.data().exists(), "explaining makes nothing");
+}
+
+#[test]
+fn links_modes_and_directories_count_where_a_call_is_explained() {
+    let world = World::new();
+    world.commit();
+    let outside = world.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink("../outside", world.repo().join("link")).unwrap();
+    world.write("src/a.rs", "");
+    let verdict = |args: &[&str]| {
+        let document = world.json(&[&["permissions", "explain"][..], args].concat());
+        document["explanation"]["decision"]["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict(&["Read(src/a.rs)"]), "allow");
+    assert_eq!(verdict(&["Read(link/a.rs)"]), "ask");
+    assert_eq!(verdict(&["Edit(src/a.rs)"]), "ask");
+    assert_eq!(verdict(&["--mode", "acceptEdits", "Edit(src/a.rs)"]), "allow");
+    assert_eq!(verdict(&["--mode", "acceptEdits", "Edit(link/a.rs)"]), "ask");
+    assert_eq!(verdict(&["--mode", "plan", "Edit(src/a.rs)"]), "deny");
+    assert_eq!(verdict(&["--cwd", "src", "--deny", "Read(./src/a.rs)", "Read(a.rs)"]), "deny");
+    assert_eq!(verdict(&["--deny", "Read(secret/**)", "Grep(.)"]), "allow");
+    let filter = world.run_to(0, &["permissions", "explain", "--deny", "Read(./secret/**)", "Grep(.)"]);
+    assert!(
+        filter.out.contains(": filter\n") && filter.out.contains("it leaves out what these cover"),
+        "{}",
+        filter.out
+    );
+    let link = world.run_to(0, &["permissions", "explain", "Read(link/a.rs)"]).out;
+    assert!(link.contains("outside/a.rs)"), "{link}");
+    for (args, code, words) in [
+        (&["Bash(ls"][..], 3, "has no `)` at its end"),
+        (&["--deny", "bash(rm)", "Bash(ls)"], 3, "hint: did you mean `Bash`?"),
+        (&["--mode", "acceptEdit", "Bash(ls)"], 2, "did you mean `acceptEdits`?"),
+    ] {
+        let said = world.run_to(code, &[&["permissions", "explain"][..], args].concat());
+        assert!(said.out.is_empty() && said.err.contains(words), "{args:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn rules_are_linted_and_what_is_known_is_shown() {
+    let world = World::new();
+    let args =
+        ["permissions", "lint", "--allow", "Bash(git diff*)", "--allow", "Bash(aws s3 ls)", "--deny", "Bash(aws *)"];
+    let said = world.run_to(0, &args);
+    assert!(said.out.contains("warning[broad]: allow `Bash(git diff*)` (command line): it also covers `git difftool`"));
+    assert!(said.out.contains("warning[shadowed]: allow `Bash(aws s3 ls)`"), "{}", said.out);
+    assert_eq!(said.err, "3 rules, 0 errors, 2 warnings\n");
+    world.write("rows.jsonl", CASES);
+    let document = world.json(&["permissions", "lint", "rows.jsonl"]);
+    assert_eq!(document["schema"], "orc/lint/1");
+    let findings = document["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|found| found["row"] == "PC-203" && found["kind"] == "shadowed"), "{findings:?}");
+    assert!(world.run_to(3, &["permissions", "lint", "--deny", "Bash(rm"]).out.starts_with("error[broken]: deny "));
+    assert!(world.run_to(2, &["permissions", "lint"]).err.contains("no rule is named"));
+    let programs = world.json(&["permissions", "lint", "--programs"]);
+    assert!(programs["looks"]["list"].as_array().unwrap().contains(&json!("grep")), "{programs}");
+    assert!(programs["harmless_wrappers"]["list"].as_array().unwrap().contains(&json!("timeout")), "{programs}");
+    let floors = world.run_to(0, &["permissions", "lint", "--floors"]).out;
+    assert!(
+        floors.contains("  .ssh: keys\n") && floors.contains("  .github/workflows: what the forge runs\n"),
+        "{floors}"
+    );
+}

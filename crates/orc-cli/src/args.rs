@@ -15,7 +15,7 @@ use orc_domain::time::Millis;
 pub(crate) use self::costs::{CostsArgs, FigureArgs, FigureForm};
 pub(crate) use self::db::{DbCommand, RemoveArgs};
 pub(crate) use self::logs::{ExportArgs, LogsArgs};
-pub(crate) use self::permissions::{PermissionsCommand, TestArgs};
+pub(crate) use self::permissions::{JudgeArgs, LintArgs, PermissionsCommand, RuleArgs, TestArgs};
 pub(crate) use self::worktrees::{DoctorArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs};
 use crate::output::OutputArgs;
 
@@ -102,7 +102,7 @@ pub(crate) enum Command {
     /// What waits for people: list, show, approve, deny
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
-    /// What agents may do: test
+    /// What agents may do: explain, test, lint
     #[command(subcommand)]
     Permissions(PermissionsCommand),
     /// What went wrong in a way that a person should look at

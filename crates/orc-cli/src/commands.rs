@@ -84,7 +84,9 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
             approvals::answer(&context, args, Answer::Approved).await
         }
         Command::Approvals(ApprovalsCommand::Deny(args)) => approvals::answer(&context, args, Answer::Denied).await,
+        Command::Permissions(PermissionsCommand::Explain(args)) => permissions::explain(&context, &args),
         Command::Permissions(PermissionsCommand::Test(args)) => permissions::test(&context, &args),
+        Command::Permissions(PermissionsCommand::Lint(args)) => permissions::lint(&context, &args),
         Command::Incidents(args) => incidents::run(&context, &args).await,
         Command::Costs(args) => costs::run(&context, &args).await,
         Command::Gateway(args) => gateway::run(&context, args).await,

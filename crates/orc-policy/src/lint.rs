@@ -179,7 +179,7 @@ mod tests {
             (ALLOW, "Bash(git diff*)", Kind::Broad, "git difftool"),
             (ALLOW, "Bash(ls*)", Kind::Broad, "write `Bash(ls *)`"),
             (ALLOW, "Bash(python3 *)", Kind::Broad, "any program"),
-            (ALLOW, "Bash(bash:*)", Kind::Broad, "any command"),
+            (ALLOW, "Bash(bash:*)", Kind::Broad, "any program"),
             (ALLOW, "Bash(env *)", Kind::Broad, "any command"),
             (ALLOW, "Bash(sudo *)", Kind::Broad, "any command"),
             (ALLOW, "Bash(xargs *)", Kind::Broad, "any command"),

@@ -144,6 +144,23 @@ Examples:
 The built-in agent reads it at its next turn. A program that runs does not hear it: the next run of the step reads it. A step
 that is over reads nothing.";
 
+pub(super) const PERMISSIONS_EXPLAIN: &str = "\
+Examples:
+  orchestrator permissions explain --allow 'Bash(npm test *)' --deny 'Bash(rm *)' -- 'Bash(rm -rf build && npm test)'
+  orchestrator permissions explain --mode acceptEdits 'Write(.github/workflows/ci.yml)'
+  orchestrator permissions explain --output json 'mcp__git__log({\"repo\": \".\"})'
+
+Nothing is run, and the call need not make sense here. Links of this machine are followed, as they are now.";
+
+pub(super) const PERMISSIONS_LINT: &str = "\
+Examples:
+  orchestrator permissions lint --allow 'Bash(git diff*)' --deny 'Bash(git push *)'
+  orchestrator permissions lint rules.jsonl
+  orchestrator permissions lint --programs
+  orchestrator permissions lint --floors
+
+The exit code is 3 when a rule can't be read.";
+
 pub(super) const PERMISSIONS_TEST: &str = "\
 Examples:
   orchestrator permissions test rules.jsonl

@@ -2,7 +2,7 @@
 
 use super::Kind;
 use crate::programs::wrappers::WRAPPERS;
-use crate::programs::{INTERPRETERS, NETWORK, OPERANDS, is_interpreter, is_shell, looks};
+use crate::programs::{INTERPRETERS, NETWORK, OPERANDS, is_interpreter, looks};
 use crate::rule::{CommandPattern, Complaint, Pattern, Rule, TOOLS};
 use crate::verdict::Verdict;
 use crate::view::is_known;
@@ -73,12 +73,14 @@ fn command(found: &mut Found, pattern: &CommandPattern, inside: &str) {
         return add(found, Kind::Never, "a redirect is no word of a command", hint);
     }
     if starts_others(words) && pattern.is_open() {
-        let what = if is_interpreter(first) && !is_shell(first) {
-            format!("`{first}` runs any program that it is given")
+        let (what, hint) = if is_interpreter(first) {
+            let what = format!("`{first}` runs any program that it is given");
+            (what, "grant what it should run, like `Bash(python3 scripts/*)`")
         } else {
-            format!("`{}` runs any command that it is given", known(words))
+            let what = format!("`{}` runs any command that it is given", known(words));
+            (what, "a command that is started has to be granted itself: grant that, or both in one rule")
         };
-        add(found, Kind::Broad, what, "grant what it should run, and leave the rest to be asked about");
+        add(found, Kind::Broad, what, hint);
     }
     glued(found, words, inside);
     if let Some(at) = words.iter().position(|word| word == "*").filter(|at| *at > 0) {

@@ -3,8 +3,9 @@
 //! A line that is no row is a result as well, one that is not as it must be: one mistake does not hide the other rows.
 
 use std::io::Read as _;
+use std::path::Path;
 
-use orc_policy::case::{Row, judge, read};
+use orc_policy::case::{NoRow, Row, judge, read};
 use serde_json::{Value, json};
 
 use crate::args::TestArgs;
@@ -33,10 +34,8 @@ impl Tested {
 }
 
 pub(crate) fn run(context: &Context, args: &TestArgs) -> CommandResult {
-    let (name, bytes) = bytes(context, args)?;
-    let lines = bytes.split(|byte| *byte == b'\n').enumerate();
-    let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
-    let tested: Vec<Tested> = lines.map(|(at, line)| tested(&format!("{name}:{}", at + 1), line)).collect();
+    let (name, bytes) = bytes(context, &args.file)?;
+    let tested: Vec<Tested> = lines(&name, &bytes).map(|(place, line)| tested(place, line)).collect();
     if tested.is_empty() {
         return Err(invalid(format!("`{name}` has no row")).hint("`orchestrator permissions test --help` shows one"));
     }
@@ -52,39 +51,46 @@ pub(crate) fn run(context: &Context, args: &TestArgs) -> CommandResult {
     Ok(if wrong == 0 { Exit::Success } else { Exit::FlowFailed })
 }
 
-/// What is in the file, with its name.
-fn bytes(context: &Context, args: &TestArgs) -> CommandResult<(String, Vec<u8>)> {
-    if args.file.as_os_str() == "-" {
+/// What is in a file, with its name.
+pub(super) fn bytes(context: &Context, file: &Path) -> CommandResult<(String, Vec<u8>)> {
+    if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
         let read = std::io::stdin().lock().read_to_end(&mut bytes);
         read.map_err(|error| invalid("cannot read standard input").because(error))?;
         return Ok(("standard input".to_owned(), bytes));
     }
-    let name = args.file.display().to_string();
-    let bytes = std::fs::read(context.cwd.join(&args.file));
+    let name = file.display().to_string();
+    let bytes = std::fs::read(context.cwd.join(file));
     let bytes = bytes.map_err(|error| not_found(format!("cannot read `{name}`")).because(error))?;
     Ok((name, bytes))
 }
 
-fn tested(place: &str, line: &[u8]) -> Tested {
-    let row = std::str::from_utf8(line).map_err(|error| error.to_string());
-    let row = row.map(read);
-    match row {
-        Ok(Ok(row)) => judged(row),
-        Ok(Err(no_row)) => {
-            let reason = format!("{place}: {}", no_row.why);
-            Tested { id: no_row.id.unwrap_or_else(|| place.to_owned()), expected: no_row.expected, got: None, reason }
-        }
-        Err(why) => {
-            let reason = format!("{place}: it is no UTF-8 text: {why}");
-            Tested { id: place.to_owned(), expected: None, got: None, reason }
-        }
-    }
+/// Lines that are not empty, each with its place.
+pub(super) fn lines<'a>(name: &'a str, bytes: &'a [u8]) -> impl Iterator<Item = (String, &'a [u8])> {
+    let lines = bytes.split(|byte| *byte == b'\n').enumerate();
+    let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
+    lines.map(move |(at, line)| (format!("{name}:{}", at + 1), line))
 }
 
-fn judged(row: Row) -> Tested {
-    let outcome = judge(&row);
-    Tested { id: row.id, expected: row.expected, got: Some(outcome.got), reason: outcome.reason }
+/// A row of a line.
+pub(super) fn row(line: &[u8]) -> Result<Row, NoRow> {
+    let text = std::str::from_utf8(line);
+    let text =
+        text.map_err(|error| NoRow { id: None, expected: None, why: format!("it is no UTF-8 text: {error}") })?;
+    read(text)
+}
+
+fn tested(place: String, line: &[u8]) -> Tested {
+    match row(line) {
+        Ok(row) => {
+            let outcome = judge(&row);
+            Tested { id: row.id, expected: row.expected, got: Some(outcome.got), reason: outcome.reason }
+        }
+        Err(no_row) => {
+            let reason = format!("{place}: {}", no_row.why);
+            Tested { id: no_row.id.unwrap_or(place), expected: no_row.expected, got: None, reason }
+        }
+    }
 }
 
 /// What is not as it must be stands at the end, where it is read.
