@@ -59,7 +59,7 @@ pub struct Profile {
     /// `permissions:`, with what `tools:` and `disallowedTools:` say of parts of tools.
     #[serde(default, skip_serializing_if = "Permissions::is_empty")]
     pub permissions: Permissions,
-    /// `permissionMode:`; none: that of an agent that nobody watches, see ADR 0026.
+    /// `permissionMode:`; none: that of an agent that nobody watches, see ADR 0027.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
     /// `output:`: the JSON Schema of what it must submit, when the step names none.

@@ -215,3 +215,143 @@ pub(crate) fn links(said: &str) -> BTreeMap<String, String> {
     let led: BTreeMap<String, String> = serde_json::from_str(said).unwrap_or_default();
     led.into_iter().filter(|(from, to)| from != to && Path::new(to).is_absolute()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use orc_domain::permission::Class;
+    use orc_domain::profile::{Adapter, BuiltIn, Mode};
+
+    use super::*;
+
+    fn profile(name: &str, permissions: Permissions, permission_mode: Option<PermissionMode>) -> Profile {
+        Profile {
+            name: name.to_owned(),
+            description: None,
+            adapter: Adapter::BuiltIn(BuiltIn { workers: vec!["helper".to_owned()], ..BuiltIn::default() }),
+            role: None,
+            mode: Mode::Work,
+            silence_timeout: orc_domain::profile::DEFAULT_SILENCE,
+            max_concurrent: None,
+            max_messages: 2,
+            model: None,
+            env: BTreeMap::new(),
+            rules: orc_domain::confine::BoxRules::default(),
+            permissions,
+            permission_mode,
+            output: None,
+            system_prompt: String::new(),
+        }
+    }
+
+    fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> Permissions {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Permissions { allow: texts(allow), ask: texts(ask), deny: texts(deny), ceiling: None }
+    }
+
+    fn gate(permissions: Permissions, mode: Option<PermissionMode>, above: &[permission::Above]) -> Gate {
+        let grounds = Grounds { directory: "/w".into(), home: "/home/dev".into(), hosts: vec!["docs.rs".to_owned()] };
+        Gate::of(&profile("coder", permissions, mode), above, &grounds, Refused::default()).unwrap()
+    }
+
+    fn call(tool: &str, input: Value) -> ToolCall {
+        ToolCall { id: "c".to_owned(), name: tool.to_owned(), input: ToolInput::Json(input) }
+    }
+
+    fn word(says: &Says) -> &'static str {
+        match says {
+            Says::Pass { .. } => "pass",
+            Says::Refuse { .. } => "refuse",
+            Says::Ask { .. } => "ask",
+        }
+    }
+
+    #[test]
+    fn a_run_without_a_mode_relies_on_its_box_and_still_obeys() {
+        let said = rules(&[], &["Bash(git push *)"], &["Bash(rm *)", "Read(.env)"]);
+        let gate = gate(said, None, &[]);
+        for (tool, input, expected) in [
+            ("Bash", json!({ "command": "cargo test" }), "pass"),
+            ("Bash", json!({ "command": "cargo test && rm x" }), "refuse"),
+            ("Bash", json!({ "command": "git push" }), "ask"),
+            ("Bash", json!({ "command": "cat .env" }), "refuse"),
+            ("Bash", json!({ "command": "rmdir ~" }), "ask"),
+            ("Edit", json!({ "file_path": "src/a.rs" }), "pass"),
+            ("Edit", json!({ "file_path": "/tmp/a" }), "pass"),
+            ("Edit", json!({ "file_path": ".git/config" }), "ask"),
+            ("Read", json!({ "file_path": "a/.env" }), "refuse"),
+            ("WebFetch", json!({ "url": "https://docs.rs/x" }), "pass"),
+            ("WebFetch", json!({ "url": "https://evil.test/x" }), "ask"),
+            ("Agent", json!({ "subagent_type": "helper" }), "pass"),
+            ("Agent", json!({ "subagent_type": "other" }), "ask"),
+            ("TodoWrite", json!({}), "pass"),
+        ] {
+            let says = gate.judge(&call(tool, input.clone()), BTreeMap::new(), None);
+            assert_eq!(word(&says), expected, "{tool} {input}: {says:?}");
+        }
+    }
+
+    #[test]
+    fn links_are_followed_and_searches_leave_out_what_is_denied() {
+        let gate = gate(rules(&[], &[], &["Read(./secrets/**)"]), None, &[]);
+        let read = call("Read", json!({ "file_path": "link" }));
+        assert_eq!(gate.paths(&read), ["/w/link"]);
+        let led = links(r#"{"/w/link": "/w/secrets/key", "/w/a": "/w/a"}"#);
+        assert_eq!(led.len(), 1);
+        assert_eq!(word(&gate.judge(&read, led, None)), "refuse");
+        let says = gate.judge(&call("Grep", json!({ "pattern": "x" })), BTreeMap::new(), None);
+        assert_eq!(says, Says::Pass { without: vec!["/secrets".to_owned()] });
+    }
+
+    #[test]
+    fn an_answer_is_good_for_exactly_what_was_asked_and_a_no_stays() {
+        let gate = gate(rules(&[], &["Bash(npm publish *)"], &[]), Some(PermissionMode::Default), &[]);
+        let publish = call("Bash", json!({ "command": "npm publish" }));
+        let Says::Ask { asked, text } = gate.judge(&publish, BTreeMap::new(), None) else { panic!() };
+        assert!(text.starts_with("`coder` wants to run Bash(npm publish): "), "{text}");
+        let yes = CallAnswer { call: asked.clone(), granted: true };
+        assert_eq!(word(&gate.judge(&publish, BTreeMap::new(), Some(&yes))), "pass");
+        let other = call("Bash", json!({ "command": "npm publish --tag x" }));
+        assert_eq!(
+            word(&gate.judge(&other, BTreeMap::new(), Some(&yes))),
+            "ask",
+            "changed parameters are another question"
+        );
+        gate.refuse(asked.subject);
+        assert_eq!(word(&gate.judge(&publish, BTreeMap::new(), None)), "refuse");
+        assert_eq!(word(&gate.judge(&other, BTreeMap::new(), None)), "ask");
+    }
+
+    #[test]
+    fn nothing_is_inherited_but_denies_and_ceilings() {
+        let lead = rules(&["Bash(npm test *)"], &["Bash(make *)"], &["Bash(git push *)"]);
+        let lead = profile("lead", Permissions { ceiling: Some(Class::Run), ..lead }, None);
+        let flow = permission::Above {
+            who: "the pipeline `ship`".to_owned(),
+            permissions: rules(&[], &["Bash(cargo *)"], &[]),
+        };
+        let above = Gate::handed_down(&lead, &[flow]);
+        let child =
+            gate(rules(&["Bash(git push *)", "Bash(cargo *)"], &[], &[]), Some(PermissionMode::Default), &above);
+        for (command, expected) in [
+            ("npm test", "ask"),
+            ("git push", "refuse"),
+            ("curl https://example.com", "refuse"),
+            ("cargo test", "ask"),
+            ("ls", "pass"),
+        ] {
+            let says = child.judge(&call("Bash", json!({ "command": command })), BTreeMap::new(), None);
+            assert_eq!(word(&says), expected, "{command}: {says:?}");
+        }
+        let Says::Refuse { text } = child.judge(&call("Bash", json!({ "command": "git push" })), BTreeMap::new(), None)
+        else {
+            panic!()
+        };
+        assert!(text.contains("of the agent `lead`"), "{text}");
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_read_judges_nothing() {
+        let broken = profile("coder", rules(&[], &[], &["Bash("]), None);
+        assert!(Gate::of(&broken, &[], &Grounds::default(), Refused::default()).is_err());
+    }
+}

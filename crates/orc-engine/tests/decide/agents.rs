@@ -5,9 +5,11 @@ use orc_domain::effect::EffectKind;
 use orc_domain::event::Fact;
 use orc_domain::flow::{FlowOutcome, StepState};
 use orc_domain::hold::HoldReason;
-use orc_domain::input::Input;
+use orc_domain::ids::ContentHash;
+use orc_domain::input::{Ending, Input};
+use orc_domain::permission::{AskedCall, CallAnswer};
 use orc_domain::profile::{Adapter, BuiltIn};
-use orc_domain::request::Answer;
+use orc_domain::request::{Answer, RequestKind};
 use orc_domain::run::{RunOutcome, RunState, StopReason, WakeReason};
 use orc_domain::time::Millis;
 use orc_domain::transition::Transition;
@@ -59,6 +61,54 @@ fn a_question_is_put_to_people_and_its_answer_wakes_the_agent() {
     assert!(matches!(wake(&scene, "a"), WakeReason::UserMessage { .. }));
     assert!(scene.hear(answer).is_empty());
     assert!(matches!(scene.runs[&run].state, RunState::Finished { outcome: RunOutcome::Blocked { .. }, .. }));
+}
+
+/// A call that the agent of a step is asked about.
+fn asked(id: &str) -> AskedCall {
+    AskedCall { id: id.to_owned(), tool: "Bash".to_owned(), subject: ContentHash::of(id.as_bytes()) }
+}
+
+fn may_it(id: &str) -> Ending {
+    Ending::Blocked { why: format!("may {id} run?"), call: Some(asked(id)) }
+}
+
+#[test]
+fn whatever_is_answered_about_a_call_its_agent_goes_on_with_it_once() {
+    for (answer, granted) in [(Some(Answer::Approved), true), (Some(Answer::Denied), false), (None, false)] {
+        let mut scene = coder();
+        let run = scene.run("a");
+        scene.end("a", may_it("push"));
+        let request = scene.request("a");
+        assert_eq!(request.kind, RequestKind::Permission { run, call: asked("push") });
+        assert_eq!((scene.picture()[0].as_str(), request.message.as_str()), ("a: waits for request", "may push run?"));
+        let begun = match answer {
+            Some(answer) => scene.answer("a", answer, "admin"),
+            None => scene.ring(),
+        };
+        assert_eq!(starts(&begun), ["a"], "{answer:?}");
+        let messages = scene.flow().runs[&scene.run("a")].agent.clone().unwrap().messages;
+        assert_eq!(messages.len(), 1);
+        assert_eq!(messages[0].answer, Some(CallAnswer { call: asked("push"), granted }));
+        assert!(answer.is_some() || messages[0].text.contains("nobody answered"), "{}", messages[0].text);
+        assert!(scene.answer_to(request.id, Answer::Approved, "admin").is_empty(), "it has its answer");
+        scene.deliver("a");
+        assert_eq!(scene.picture()[0], "a: succeeded");
+    }
+}
+
+#[test]
+fn a_message_is_no_answer_to_whether_a_call_may_run() {
+    let mut scene = coder();
+    scene.write("a", 1);
+    scene.end("a", may_it("push"));
+    scene.write("a", 2);
+    assert_eq!(scene.picture()[0], "a: waits for request");
+    assert_eq!(starts(&scene.answer("a", Answer::Approved, "admin")), ["a"]);
+    assert_eq!(scene.given("a"), ["message 1", "message 2", ""], "the last one is the answer");
+    // Another call of the same step is another question.
+    let first = scene.run("a");
+    scene.end("a", may_it("tag"));
+    assert_eq!(scene.request("a").kind, RequestKind::Permission { run: first, call: asked("tag") });
 }
 
 #[test]

@@ -365,6 +365,87 @@ fn a_move() -> impl Strategy<Value = Move> {
     ]
 }
 
+fn asked(id: &str) -> AskedCall {
+    AskedCall { id: id.to_owned(), tool: "Bash".to_owned(), subject: orc_domain::ids::ContentHash::of(id.as_bytes()) }
+}
+
+fn asks(brain: &mut Brain, call: &str, about: &str, below: bool) -> Vec<Act> {
+    brain.hear(Heard::Asked { call: call.to_owned(), asked: asked(about), text: format!("may {about}?"), below })
+}
+
+fn answers(brain: &mut Brain, about: &str, granted: bool) -> Vec<Act> {
+    let answer = CallAnswer { call: asked(about), granted };
+    brain.hear(Heard::Answered { answer, text: format!("no to {about}") })
+}
+
+#[test]
+fn a_call_that_is_asked_about_ends_the_run_and_is_made_once_by_the_next() {
+    let mut brain = woken();
+    let calls = vec![call("r", "Read"), call("b", "Bash"), call("e", "Edit"), Said::Ended(Ended::Calls)];
+    assert_eq!(short(&said(&mut brain, calls)), ["use r"]);
+    assert_eq!(short(&result(&mut brain, "r", false)), ["use b"]);
+    let acts = asks(&mut brain, "b", "b", false);
+    assert_eq!(short(&acts), ["end permission"]);
+    assert!(acts.contains(&Act::Tell(Event::Permission { asked: asked("b"), text: "may b?".to_owned() })));
+    assert_eq!(brain.asks(), Some(&asked("b")));
+    assert!(answers(&mut brain, "other", true).is_empty(), "an answer to something else");
+    let acts = answers(&mut brain, "b", true);
+    assert_eq!(short(&acts), ["use b"]);
+    let granted = acts.iter().find_map(|act| match act {
+        Act::Use { answer, .. } => answer.clone(),
+        _ => None,
+    });
+    assert_eq!(granted, Some(CallAnswer { call: asked("b"), granted: true }));
+    assert!(answers(&mut brain, "b", true).is_empty(), "a second answer");
+    assert_eq!(short(&result(&mut brain, "b", false)), ["use e"]);
+    assert_eq!(short(&result(&mut brain, "e", false)), ["ask claude-first-4-6 16384 stream"]);
+    let results: Vec<_> = last_results(&brain).into_iter().map(|(call, _, failed)| (call, failed)).collect();
+    assert_eq!(results, [("r".to_owned(), false), ("b".to_owned(), false), ("e".to_owned(), false)]);
+}
+
+#[test]
+fn a_no_is_a_result_and_the_agent_goes_on() {
+    let mut brain = woken();
+    said(&mut brain, vec![call("e", "Edit"), call("f", "Edit"), Said::Ended(Ended::Calls)]);
+    assert_eq!(short(&asks(&mut brain, "e", "e", false)), ["end permission"]);
+    assert_eq!(short(&answers(&mut brain, "e", false)), ["use f"]);
+    result(&mut brain, "f", false);
+    assert_eq!(last_results(&brain)[0], ("e".to_owned(), "no to e".to_owned(), true));
+}
+
+#[test]
+fn what_runs_beside_it_comes_to_its_end_and_one_is_asked_about_at_a_time() {
+    let mut brain = woken();
+    said(&mut brain, vec![call("a", "Agent"), call("b", "Agent"), call("c", "Agent"), Said::Ended(Ended::Calls)]);
+    assert!(short(&asks(&mut brain, "a", "inner", true)).is_empty());
+    assert!(short(&asks(&mut brain, "b", "other", true)).is_empty());
+    assert_eq!(short(&result(&mut brain, "c", false)), ["end permission"]);
+    // A no to a call of an agent below is for that agent, and the other asks again.
+    assert_eq!(short(&answers(&mut brain, "inner", false)), ["spawn a", "spawn b"]);
+    assert!(short(&result(&mut brain, "a", false)).is_empty());
+    assert_eq!(short(&asks(&mut brain, "b", "other", true)), ["end permission"]);
+}
+
+#[test]
+fn whoever_is_woken_by_something_else_hears_that_nobody_answered() {
+    let mut brain = woken();
+    said(&mut brain, vec![call("e", "Edit"), call("f", "Edit"), Said::Ended(Ended::Calls)]);
+    asks(&mut brain, "e", "e", false);
+    brain.hear(Heard::woken("Go on."));
+    let results = last_results(&brain);
+    assert!(results[0].1.contains("nobody said"), "{results:?}");
+    assert!(results[1].1.contains("before this began"), "{results:?}");
+    assert_eq!(brain.asks(), None);
+}
+
+#[test]
+fn a_run_that_is_to_end_asks_nobody() {
+    let mut brain = woken();
+    said(&mut brain, vec![call("e", "Edit"), call("f", "Edit"), Said::Ended(Ended::Calls)]);
+    assert_eq!(short(&brain.hear(Heard::Stop { why: StopWord(AgentStop::Abort) })), ["cancel e"]);
+    assert_eq!(short(&asks(&mut brain, "e", "e", false)), ["end abort"]);
+}
+
 proptest! {
     /// Whatever happens in whatever order, with a crash and a new start anywhere: every question is one that a provider
     /// takes, no call begins twice, and the same hearing gives the same acts.
