@@ -220,3 +220,34 @@ fn a_shell_in_the_background_is_heard_ended_and_gone_with_its_run() {
     assert!(done[5].failed && done[5].text.contains("There is no shell `7`"), "{done:#?}");
     scene.assert_replays();
 }
+
+#[test]
+fn results_that_are_too_long_together_go_to_files_and_the_model_gets_the_paths() {
+    let each: Vec<(&str, Value)> =
+        (0..10).map(|number| ("Read", json!({ "file_path": format!("f/{number}") }))).collect();
+    let scene = Scene::new(&[
+        calls(&each),
+        bash(
+            "for file in ${ORC_TEMP:-/tmp}/output-*.txt; do tail -n 1 \"$file\"; done; echo; ls ${ORC_TEMP:-/tmp} | wc -l",
+        ),
+        calls(&each[..2]),
+        says("Too much."),
+    ]);
+    for number in 0..10 {
+        let lines: String = (0..1_000).map(|line| format!("line {line} of {number} {}\n", "x".repeat(40))).collect();
+        scene.world.write(&format!("f/{number}"), &format!("{lines}last of {number}"));
+    }
+    scene.run(0);
+    let done = scene.results();
+    let (whole, kept): (Vec<_>, Vec<_>) = done[..10].iter().partition(|done| done.text.contains("last of"));
+    assert_eq!((whole.len(), kept.len()), (3, 7), "{kept:#?}");
+    for done in kept {
+        assert!(!done.failed && done.text.len() < 1_500, "{done:?}");
+        assert!(done.text.contains("     1\tline 0 of") && done.text.contains("; all of it is in /orc/temp/output-"));
+    }
+    assert!(done[10].text.ends_with("\n7\n"), "{done:?}");
+    assert_eq!(done[10].text.matches("no newline at the end").count(), 7, "{done:?}");
+    // A turn later there is room again.
+    assert!(done[11..13].iter().all(|done| done.text.contains("last of")));
+    scene.assert_replays();
+}

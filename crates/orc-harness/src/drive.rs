@@ -3,6 +3,8 @@
 //! Thin: nothing is decided here. Of each thing that is heard the order is: the brain says what to do, the record has what
 //! was heard (and the disk, before anything that changes something begins), then it is done.
 
+mod room;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use self::room::Room;
 use crate::ask::{self, Asker, Saying};
 use crate::brain::{Act, Brain, End, Event, Heard, StopWord};
 use crate::events;
@@ -118,6 +121,8 @@ struct UnderWay {
     doing: FuturesUnordered<Doing>,
     cancels: BTreeMap<String, CancellationToken>,
     told_at: Option<Timestamp>,
+    /// For the results of this turn.
+    room: Room,
     /// Messages that the question before this one had.
     known: usize,
     events: events::Stream,
@@ -193,11 +198,11 @@ impl Driver {
             Act::HangUp => way.saying = None,
             Act::Use { call, seen, answer, .. } => {
                 let cancel = way.cancels.entry(call.id.clone()).or_default().clone();
-                way.doing.push(self.lift(call, (seen, answer), cancel));
+                way.doing.push(self.fit(self.lift(call, (seen, answer), cancel), &way.room));
             }
             Act::Spawn { call, agent, prompt, answer } => {
                 let cancel = way.cancels.entry(call.id.clone()).or_default().clone();
-                way.doing.push(self.start(Spawn { call, agent, prompt, answer }, cancel));
+                way.doing.push(self.fit(self.start(Spawn { call, agent, prompt, answer }, cancel), &way.room));
             }
             Act::Cancel { call } => way.cancels.get(&call).into_iter().for_each(CancellationToken::cancel),
             Act::Tell(event) => self.tell(&event, way),
@@ -208,7 +213,7 @@ impl Driver {
 
     fn ask(&mut self, question: Question, way: &mut UnderWay) -> Result<(), RecordError> {
         let print = Print::of(&question, way.known);
-        way.known = question.messages.len();
+        (way.known, way.room) = (question.messages.len(), Room::default());
         self.record.append(self.clock.now(), Entry::Asked { question: print })?;
         let patient = self.brain.is_last_model();
         way.told_at = Some(self.clock.now());
@@ -227,6 +232,20 @@ impl Driver {
         }
         way.events.push(event);
         (self.say)(self.clock.now(), &events::line(event).to_string());
+    }
+
+    /// Has its result fit beside those of the same turn.
+    fn fit(&self, doing: Doing, room: &Room) -> Doing {
+        let (place, room) = (Arc::clone(&self.place), room.clone());
+        async move {
+            match doing.await {
+                Heard::Result { call, text, failed, seen } => {
+                    Heard::Result { call, text: room.fit(&*place, text).await, failed, seen }
+                }
+                other => other,
+            }
+        }
+        .boxed()
     }
 
     /// Starts another agent, if it may be started. An answer that is not about that is for the agent.

@@ -34,6 +34,8 @@ use self::shells::Shells;
 
 /// What the gate asks before a call: where paths lead. It is offered to no model.
 pub(crate) const RESOLVE: &str = "resolve";
+/// Keeps a text in a file; for results that are too many. It is offered to no model.
+pub(crate) const KEEP: &str = "keep";
 
 /// The tools of the built-in agent, for a tool host.
 pub static HANDS: OwnHands = OwnHands::new();
@@ -78,6 +80,7 @@ impl OwnHands {
             "Bash" => shell::bash(&input::parse(wanted)?, &self.shells, floor),
             "BashOutput" => self.shells.output(&input::parse(wanted)?, floor),
             "KillShell" => self.shells.kill(&input::parse(wanted)?),
+            KEEP => spool::keep(&input::parse(wanted)?, floor),
             "WebFetch" => web::fetch(&input::parse(wanted)?, floor),
             RESOLVE => place::resolve_all(&input::parse(wanted)?, floor),
             other => Err(format!("There is no tool `{other}`. There are: {}.", self.names().join(", ")).into()),

@@ -109,6 +109,11 @@ pub(super) struct WebFetch {
     pub(super) url: String,
 }
 
+#[derive(Debug, Deserialize)]
+pub(super) struct Keep {
+    pub(super) text: String,
+}
+
 /// The input of a use; says what the tool takes when it does not fit.
 pub(super) fn parse<T: DeserializeOwned>(wanted: &Use) -> Result<T, Refusal> {
     T::deserialize(&wanted.input).map_err(|error| {

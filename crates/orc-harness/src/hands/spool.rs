@@ -7,6 +7,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use orc_process::hands::{Floor, Used};
+
+use super::{Outcome, Refusal, input};
+
 /// Most bytes that a file of output gets.
 pub(super) const MOST_KEPT: u64 = 256 << 20;
 /// Files of output in one directory.
@@ -44,6 +48,14 @@ impl Kept {
         self.bytes += written as u64;
         self.dropped += (bytes.len() - written) as u64;
     }
+}
+
+/// Keeps a text that somebody else has.
+pub(super) fn keep(wanted: &input::Keep, floor: &dyn Floor) -> Outcome {
+    let failed = |error: io::Error| Refusal(format!("no file could be made for it ({error})"));
+    let mut kept = Kept::make(floor.env()).map_err(failed)?;
+    kept.file.write_all(wanted.text.as_bytes()).map_err(failed)?;
+    Ok(Used { file: Some(kept.path), ..Used::default() })
 }
 
 /// Output with a beginning and an end that are held.
