@@ -22,7 +22,7 @@ use orc_ports::reader::{AnyId, Reader as _, RunRecord};
 use orc_store_sqlite::SqliteReader;
 use serde_json::{Value, json};
 
-use self::speech::in_words;
+use self::speech::Speech;
 use self::tail::{Found, Tail};
 use self::text::Printer;
 pub(crate) use self::transcript::Transcript;
@@ -213,11 +213,17 @@ impl Logs<'_> {
             }
             let mut printer =
                 Printer::for_terminal(crate::host::colour(std::io::IsTerminal::is_terminal(&std::io::stdout())));
-            let speaks = record.run.agent.is_some() && !self.is_raw;
+            let mut speech = (record.run.agent.is_some() && !self.is_raw).then(Speech::default);
             let shown = self.each_line(record, |_, line| {
-                let line = if speaks { in_words(line) } else { line };
-                Ok(printer.line(&mut out, 0, None, &line)?)
+                let lines = match &mut speech {
+                    Some(speech) => speech.hear(line),
+                    None => vec![line],
+                };
+                Ok(lines.iter().try_for_each(|line| printer.line(&mut out, 0, None, line))?)
             });
+            for line in speech.iter_mut().flat_map(Speech::end) {
+                printer.line(&mut out, 0, None, &line)?;
+            }
             printer.end(&mut out)?;
             if matches!(shown, Ok(false)) {
                 writeln!(out, "-- {}", no_log(record))?;

@@ -18,7 +18,7 @@ use orc_ports::reader::Reader as _;
 use orc_runtime::clock::SystemClock;
 use orc_store_sqlite::SqliteReader;
 
-use super::speech::in_words;
+use super::speech::Speech;
 use super::tail::{Found, Tail};
 use super::text::Printer;
 use super::{Stopped, Wanted, is_wanted, print_line, runs_after};
@@ -61,6 +61,7 @@ pub(super) async fn print(
         let is_all = merged.print(&mut out, &mut printer, &shape).await?;
         out.flush()?;
         if is_all && (over || !args.follow) {
+            merged.end(&mut out, &mut printer, &shape)?;
             printer.end(&mut out)?;
             out.flush()?;
             return Ok(Exit::Success);
@@ -100,7 +101,7 @@ struct Source {
 
 enum Kind {
     /// The log of a run; `is_over` once nothing is written to it any more, no tail once there is nothing more to read.
-    Log { run: RunId, is_agent: bool, tail: Option<Tail>, is_over: bool },
+    Log { run: RunId, speech: Option<Speech>, tail: Option<Tail>, is_over: bool },
     /// The events of a flow, or of some of its steps.
     Events { flow: FlowId, steps: Vec<StepPath>, after: u64, progress: Box<Progress> },
 }
@@ -235,8 +236,8 @@ impl<'a> Merged<'a> {
             label.push_str(&format!(" #{}", run.attempt));
         }
         let tail = Some(Tail::new(self.context.data.log(run.flow, run.id), run.id));
-        let is_agent = run.agent.is_some();
-        let kind = Kind::Log { run: run.id, is_agent, tail, is_over: run.state.is_final() };
+        let speech = run.agent.is_some().then(Speech::default);
+        let kind = Kind::Log { run: run.id, speech, tail, is_over: run.state.is_final() };
         self.sources.push(Source { label, kind, queue: VecDeque::new() });
     }
 
@@ -266,6 +267,16 @@ impl<'a> Merged<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// Prints what is held of lines that did not become whole.
+    fn end(&mut self, out: &mut impl Write, printer: &mut Printer, shape: &Shape) -> std::io::Result<()> {
+        for (number, source) in self.sources.iter_mut().enumerate() {
+            let Kind::Log { speech: Some(speech), .. } = &mut source.kind else { continue };
+            let label = shape.labels.then_some(source.label.as_str());
+            speech.end().iter().try_for_each(|line| printer.line(out, number, label, line))?;
+        }
+        Ok(())
     }
 
     /// Reads on when everything that was read is printed.
@@ -321,13 +332,16 @@ impl<'a> Merged<'a> {
         let several_flows = self.several_flows;
         let source = &mut self.sources[number];
         match (item, &mut source.kind) {
-            (Item::Line(text, line), Kind::Log { run, is_agent, .. }) if is_shown => {
+            (Item::Line(text, line), Kind::Log { run, speech, .. }) if is_shown => {
                 let label = shape.labels.then_some(source.label.as_str());
                 if shape.is_json {
                     print_line(out, Some(*run), &text)?
                 } else {
-                    let line = if *is_agent && !shape.is_raw { in_words(line) } else { line };
-                    printer.line(out, number, label, &line)?
+                    let lines = match speech {
+                        Some(speech) if !shape.is_raw => speech.hear(line),
+                        _ => vec![line],
+                    };
+                    lines.iter().try_for_each(|line| printer.line(out, number, label, line))?
                 }
             }
             (Item::Event(event), Kind::Events { progress, flow, .. }) => {

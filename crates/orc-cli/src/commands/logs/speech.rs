@@ -7,15 +7,48 @@ use serde_json::{Value, json};
 
 use crate::view::agent::usage_words;
 
-/// The line of an agent's log in words; any other line is as it was.
-pub(super) fn in_words(line: LogLine) -> LogLine {
-    if line.kind != LogKind::Stdout || line.part {
-        return line;
+/// Longest line that is put together from its pieces; no event that an agent is heard with is longer.
+const LONGEST: usize = 1024 * 1024;
+
+/// What an agent says in its log, as it is put into words.
+#[derive(Debug, Default)]
+pub(super) struct Speech {
+    /// Pieces of an event that is not whole yet.
+    held: Vec<LogLine>,
+    bytes: usize,
+    /// A line goes on of which the beginning was passed on.
+    goes_on: bool,
+}
+
+impl Speech {
+    /// Takes a line of the log in; what is to be shown now. An event is in words, any other line as it was.
+    pub(super) fn hear(&mut self, line: LogLine) -> Vec<LogLine> {
+        if line.kind != LogKind::Stdout {
+            return vec![line];
+        }
+        let begins = self.held.is_empty() && !self.goes_on;
+        let is_event = line.text.as_ref().is_some_and(|text| !begins || text.trim_start().starts_with('{'));
+        self.bytes += line.text.as_ref().map_or(0, String::len);
+        if self.goes_on || !is_event || self.bytes > LONGEST {
+            self.goes_on = line.part;
+            return self.end().into_iter().chain([line]).collect();
+        }
+        self.held.push(line);
+        if self.held.last().is_some_and(|line| line.part) {
+            return Vec::new();
+        }
+        let whole: String = self.held.iter().filter_map(|line| line.text.as_deref()).collect();
+        let mut held = self.end();
+        match (words(&whole), held.pop()) {
+            (Some(words), Some(last)) => vec![LogLine { text: Some(words), ..last }],
+            (_, last) => held.into_iter().chain(last).collect(),
+        }
     }
-    let words = line.text.as_ref().and_then(|text| words(text));
-    match words {
-        Some(words) => LogLine { text: Some(words), ..line },
-        None => line,
+
+    /// What is still held: nothing follows, or it is no event.
+    pub(super) fn end(&mut self) -> Vec<LogLine> {
+        self.bytes = 0;
+        std::mem::take(&mut self.held)
     }
 }
 
@@ -160,6 +193,47 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Pieces of lines, and what is shown of them.
+    type Case<'a> = (&'a [(&'a str, bool)], &'a [&'a str]);
+
+    /// What is shown of lines that were cut like this, text by text.
+    fn heard(pieces: &[(&str, bool)]) -> Vec<String> {
+        let mut speech = Speech::default();
+        let line = |(text, part): &(&str, bool)| LogLine {
+            v: 1,
+            seq: 1,
+            at: orc_domain::time::Timestamp::from_millis(0),
+            kind: LogKind::Stdout,
+            text: Some((*text).to_owned()),
+            bytes: None,
+            part: *part,
+        };
+        let mut shown: Vec<LogLine> = pieces.iter().flat_map(|piece| speech.hear(line(piece))).collect();
+        shown.extend(speech.end());
+        shown.into_iter().filter_map(|line| line.text).collect()
+    }
+
+    #[test]
+    fn an_event_in_pieces_is_put_together_and_what_is_none_stays_as_it_was() {
+        let long = "x".repeat(LONGEST);
+        let cases: [Case<'_>; 7] = [
+            (&[("{\"type\":\"mess", true), ("age\",\"text\":\"a\"}", false), ("b", false)], &["says: a", "b"]),
+            (&[("{\"type\":", true), ("no", true), ("thing", false)], &["{\"type\":", "no", "thing"]),
+            (&[("plain ", true), ("{\"type\":\"progress\"}", false)], &["plain ", "{\"type\":\"progress\"}"]),
+            (&[("{\"type\":\"progress\"}", false)], &["works"]),
+            // The end of a log.
+            (&[("{\"type\":", true)], &["{\"type\":"]),
+            (&[("{", true), (&long, true), ("}", false)], &["{", &long, "}"]),
+            (
+                &[("{", true), (&long, true), ("}", false), ("{\"type\":\"progress\"}", false)],
+                &["{", &long, "}", "works"],
+            ),
+        ];
+        for (pieces, wanted) in cases {
+            assert_eq!(heard(pieces), wanted);
+        }
+    }
 
     #[test]
     fn events_become_words_and_text_stays() {

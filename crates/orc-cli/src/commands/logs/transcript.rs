@@ -15,7 +15,7 @@ use orc_domain::time::Timestamp;
 use orc_ports::log::LogKind;
 use orc_runtime::data_dir::DataDir;
 
-use super::speech::in_words;
+use super::speech::Speech;
 use super::tail::{Found, Tail};
 use super::text::Printer;
 use crate::output::say;
@@ -44,7 +44,8 @@ struct Open {
     number: usize,
     label: String,
     tail: Tail,
-    is_agent: bool,
+    /// Of an agent.
+    speech: Option<Speech>,
     is_over: bool,
 }
 
@@ -64,7 +65,8 @@ impl Transcript {
         self.printer.widen(&label);
         let tail = Tail::new(self.data.log(flow, run), run);
         self.runs += 1;
-        self.open.push(Open { run, number: self.runs, label, tail, is_agent, is_over: false });
+        let speech = is_agent.then(Speech::default);
+        self.open.push(Open { run, number: self.runs, label, tail, speech, is_over: false });
     }
 
     fn print(&mut self, event: &Event) {
@@ -95,15 +97,26 @@ impl Transcript {
             for _ in 0..pieces {
                 match open.tail.read(&mut lines) {
                     Ok(Found::Lines) => {}
-                    Ok(Found::Missing | Found::Nothing) => return !open.is_over,
+                    Ok(Found::Missing | Found::Nothing) => {
+                        for line in open.speech.iter_mut().filter(|_| open.is_over).flat_map(Speech::end) {
+                            let _ = printer.line(&mut text, open.number, Some(&open.label), &line);
+                        }
+                        write(&text);
+                        return !open.is_over;
+                    }
                     Err(failure) => {
                         say(&failure.to_string());
                         return false;
                     }
                 }
                 for (_, line) in lines.drain(..).filter(|(_, line)| line.kind != LogKind::Note) {
-                    let line = if open.is_agent { in_words(line) } else { line };
-                    let _ = printer.line(&mut text, open.number, Some(&open.label), &line);
+                    let lines = match &mut open.speech {
+                        Some(speech) => speech.hear(line),
+                        None => vec![line],
+                    };
+                    for line in lines {
+                        let _ = printer.line(&mut text, open.number, Some(&open.label), &line);
+                    }
                 }
                 write(&text);
                 text.clear();
