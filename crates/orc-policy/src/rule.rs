@@ -283,24 +283,33 @@ fn met(meet: Meet, touch: &Touch) -> Met {
     Met { meet, part, excludes: false }
 }
 
-/// What is written there is gone, and what is read there is nothing.
+/// Where the descriptors of a process have names.
+pub(crate) const DESCRIPTORS: &str = "/dev/fd/";
+
+/// What is written there is gone, and what is read there is nothing. So is the pipe to a command in `<(...)`: what that does
+/// is looked at by itself.
 #[must_use]
 pub fn is_nothing(path: &PathOf) -> bool {
-    let text = path.place.text();
-    matches!(
-        text.as_deref(),
-        Some(
-            "/dev/null"
-                | "/dev/stdout"
-                | "/dev/stderr"
-                | "/dev/stdin"
-                | "/dev/tty"
-                | "/dev/zero"
-                | "/dev/fd/1"
-                | "/dev/fd/2"
-        )
-    )
+    match path.place.text() {
+        Some(text) => NOTHING.contains(&text.as_str()),
+        None => {
+            let (start, tokens) = (path.place.start(), path.place.tokens());
+            start == DESCRIPTORS && tokens.len() == DESCRIPTORS.len() + 1
+        }
+    }
 }
+
+const NOTHING: [&str; 9] = [
+    "/dev/null",
+    "/dev/stdout",
+    "/dev/stderr",
+    "/dev/stdin",
+    "/dev/tty",
+    "/dev/zero",
+    "/dev/fd/0",
+    "/dev/fd/1",
+    "/dev/fd/2",
+];
 
 impl View {
     /// Files that it and its commands touch.

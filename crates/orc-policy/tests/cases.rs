@@ -1,15 +1,19 @@
-//! The cases of the field, each with what must come of it.
+//! The cases of the field, each with what must come of it, and a twin of most that must be let through: what refuses
+//! everything passes no more than what refuses nothing.
 
-use orc_policy::case::{Row, judge};
+#![expect(clippy::unwrap_used, reason = "a row that cannot be read fails its test")]
+
+use orc_policy::case::{judge, read};
 
 const CASES: &str = include_str!("../../../tests/cases/permission.jsonl");
+const TWINS: &str = include_str!("../../../tests/cases/permission-twins.jsonl");
 
-#[test]
-fn every_case_comes_out_as_it_must() {
+/// Judges every row; how many there were.
+fn judged(rows: &str) -> usize {
     let mut wrong = Vec::new();
     let mut count = 0;
-    for line in CASES.lines().filter(|line| !line.trim().is_empty()) {
-        let row: Row = serde_json::from_str(line).unwrap();
+    for line in rows.lines().filter(|line| !line.trim().is_empty()) {
+        let row = read(line).unwrap();
         let outcome = judge(&row);
         count += 1;
         let expected = row.expected.clone().unwrap();
@@ -22,5 +26,24 @@ fn every_case_comes_out_as_it_must() {
         assert!(!outcome.reason.is_empty(), "{}", row.id);
     }
     assert!(wrong.is_empty(), "{} of {count} are wrong:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(count >= 201, "{count}");
+    count
+}
+
+#[test]
+fn every_case_comes_out_as_it_must() {
+    assert!(judged(CASES) >= 201);
+}
+
+#[test]
+fn the_twin_of_what_is_refused_is_let_through() {
+    assert!(judged(TWINS) >= 60);
+    let ids = |rows: &str| -> Vec<(String, String)> {
+        rows.lines().map(|line| read(line).unwrap()).map(|row| (row.id, row.expected.unwrap())).collect()
+    };
+    let cases = ids(CASES);
+    for (id, expected) in ids(TWINS) {
+        let of = id.strip_suffix("-twin").unwrap();
+        let refused = cases.iter().any(|(case, expected)| case == of && expected != "allow");
+        assert!(refused && expected == "allow", "{id}");
+    }
 }

@@ -118,11 +118,16 @@ impl CommandPattern {
         if self.is_any() {
             return true;
         }
-        let covers = |first: &str| {
+        let covers = |first: &str, rest: &str| {
             let text = format!("{first}{rest}");
             self.whole.matches(&text) || (self.open && self.with_more().matches(&text))
         };
-        covers(&first) || (part.is_by_name() && covers(&name))
+        let named = part.is_by_name();
+        if covers(&first, &rest) || (named && covers(&name, &rest)) {
+            return true;
+        }
+        let plain = without_globals(&name, &part.words[1..]).filter(|_| named);
+        plain.and_then(joined).is_some_and(|rest| covers(&name, &rest))
     }
 
     fn is_exactly(&self, part: &Part) -> bool {
@@ -293,6 +298,20 @@ impl CommandPattern {
         let text = text.split_whitespace().collect::<Vec<_>>().join(&BETWEEN.to_string());
         self.whole.matches(&text) || (self.open && self.with_more().matches(&text))
     }
+}
+
+/// Words of git without those before its subcommand that change nothing: the pager, and a directory; that one was looked at
+/// by [`CommandPattern::goes_nowhere_else`].
+fn without_globals<'a>(name: &str, mut words: &'a [Arg]) -> Option<&'a [Arg]> {
+    let before = words.len();
+    while name == "git" && !words.is_empty() {
+        match words[0].exact()?.as_str() {
+            "-C" => words = words.get(2..)?,
+            "--no-pager" | "-P" | "--no-optional-locks" => words = &words[1..],
+            _ => break,
+        }
+    }
+    (words.len() < before).then_some(words)
 }
 
 /// Words that may be nothing are passed over.

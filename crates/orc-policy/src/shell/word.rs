@@ -18,7 +18,9 @@ impl Parser {
                     if word.pieces.is_empty() && self.peek_at(1) == Some('(') {
                         self.at += 2;
                         self.nested(Self::until_parenthesis)?;
-                        word.pieces.push(Piece::Unknown(true));
+                        // The shell puts the name of a descriptor there.
+                        word.add(crate::rule::DESCRIPTORS, true);
+                        word.pieces.push(Piece::Wild(Token::Some));
                         continue;
                     }
                     break;

@@ -179,6 +179,10 @@ impl Reader {
                 || shape.has(&name, &["-c"]);
         let here = simple.redirects.iter().rev().find(|redirect| redirect.kind == RedirectKind::Here);
         let piped = simple.reads_from.and_then(|from| script.commands.get(from));
+        let script = shape.operands.iter().find(|(_, optional)| !optional).map(|(word, _)| word);
+        if script.is_some_and(|word| word.exact().is_none()) {
+            self.parts[place].opaque = Some("which script it runs is known only when it runs");
+        }
         if has_script && !shape.has(&name, &["-s"]) {
             return;
         }
