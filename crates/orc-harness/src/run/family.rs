@@ -119,11 +119,15 @@ impl Family {
             return Err("only agents of the built-in adapter can be started by another".to_owned());
         };
         let start = AgentStart { profile: profile.clone(), schema: profile.output.clone(), ..tree.start.clone() };
-        let settings = settings_of(&start, built_in, &tree.workers, &tree.facts);
-        let mut brain = Brain::new(settings.clone()).map_err(|error| format!("{error}: {}", error.source))?;
         let path = record_of_call(&self.record, &call.id);
         let now = tree.shared.clock.now();
         let (mut record, lines) = Record::open(&path).map_err(|error| error.to_string())?;
+        let known = lines.iter().find_map(|line| match &line.entry {
+            Entry::Began { settings } if answer.is_some() => Some((**settings).clone()),
+            _ => None,
+        });
+        let settings = known.unwrap_or_else(|| settings_of(&start, built_in, &tree.workers, &tree.facts));
+        let mut brain = Brain::new(settings.clone()).map_err(|error| format!("{error}: {}", error.source))?;
         let gate = Gate::of(profile, &self.above, &tree.grounds, Arc::clone(&tree.refused))?;
         let first = match answer {
             // It goes on where it asked.
