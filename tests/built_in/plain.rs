@@ -54,6 +54,42 @@ fn run_usage() -> Value {
             "tokens": 6_650, "tool_calls": 8, "cost_usd_micros": 8_250 })
 }
 
+#[test]
+fn a_conversation_is_shown_as_it_was_recorded() {
+    let scene = Scene::new(&[
+        json!({ "text": "I look.", "tool_calls": [
+            { "name": "Bash", "input": { "command": "seq 40" } }, { "name": "Launch", "input": {} },
+        ] }),
+        says("All seen."),
+    ]);
+    scene.run(0);
+    let said = scene.world.run_to(0, &["conversations", "show", &scene.flow()]).out;
+    let wanted = [
+        "worker begins",
+        "is told: Today's date",
+        "Do it.",
+        "says: I look.",
+        "Bash: seq 40",
+        "Launch {}",
+        "> Launch failed: There is no tool `Launch`",
+        "> Bash: 1\n",
+        "... 28 more lines",
+        "says: All seen.",
+        "worker ends: delivered",
+    ];
+    let places: Vec<Option<usize>> = wanted.iter().map(|wanted| said.find(wanted)).collect();
+    assert!(places.iter().all(Option::is_some), "{places:?}\n{said}");
+    assert_eq!(said.matches("All seen.").count(), 1, "{said}");
+    let (first, last) = (places[..4].is_sorted(), places[8..].is_sorted());
+    assert!(first && last, "{said}");
+    let shown = scene.world.json(&["conversations", "show", &scene.flow()]);
+    let entries = shown["conversations"][0]["entries"].as_array().unwrap();
+    let kinds: Vec<&str> = entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds[..3], ["run_started", "told", "says"], "{kinds:?}");
+    let result = entries.iter().find(|entry| entry["kind"] == "result" && entry["tool"] == "Bash").unwrap();
+    assert!(result["text"].as_str().unwrap().ends_with("39\n40\n"), "{result}");
+}
+
 /// Tracks of agents by their names.
 fn tracks(each: &[(&str, &[Value])]) -> Value {
     let each = each.iter().map(|(name, turns)| {

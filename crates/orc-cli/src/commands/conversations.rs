@@ -1,17 +1,21 @@
 //! `conversations`: what was said to agents and by them. A conversation is a step of an agent with all its runs; its lines are
-//! the events of the flow, so that nothing is shown here that was not recorded.
+//! the events of the flow and, of the built-in agent, its record, so that nothing is shown here that was not recorded.
+
+mod heard;
 
 use std::collections::BTreeMap;
 
 use orc_domain::event::{Event, Fact};
 use orc_domain::ids::{FlowId, RunId};
 use orc_domain::path::StepPath;
+use orc_domain::principal::Principal;
 use orc_domain::run::RunOutcome;
 use orc_domain::time::Timestamp;
 use orc_ports::reader::{Reader as _, RunRecord};
 use orc_store_sqlite::SqliteReader;
 use serde_json::{Value, json};
 
+use self::heard::Moment;
 use super::explain::parse_step;
 use crate::args::{ConversationArgs, ConversationsListArgs};
 use crate::context::Context;
@@ -132,8 +136,9 @@ pub(crate) async fn show(context: &Context, args: &ConversationArgs) -> CommandR
     };
     let talks = spoken(&reader, id, step.as_ref()).await?;
     let form = args.output.output;
+    let heard = |path: &StepPath| heard::moments(&context.data.conversation(id, path));
     if form != Form::Table {
-        let talks: Vec<Value> = talks.iter().map(|(path, events)| document(path, events)).collect();
+        let talks: Vec<Value> = talks.iter().map(|(path, events)| document(path, events, heard(path))).collect();
         let document = json!({ "schema": "orc/conversation/1", "flow": id, "conversations": talks });
         output::document(form, &document, Some("conversations"))?;
         return Ok(Exit::Success);
@@ -142,7 +147,8 @@ pub(crate) async fn show(context: &Context, args: &ConversationArgs) -> CommandR
         say("nobody said anything there");
     }
     for (path, events) in &talks {
-        output::text(&text(path, events, talks.len() > 1))?;
+        let title = if talks.len() > 1 { format!("== {path}\n") } else { String::new() };
+        output::text(&(title + &text(events, heard(path))))?;
     }
     Ok(Exit::Success)
 }
@@ -176,12 +182,22 @@ async fn spoken(
     }
 }
 
-fn text(path: &StepPath, events: &[Event], is_titled: bool) -> String {
-    let mut text = if is_titled { format!("== {path}\n") } else { String::new() };
-    for event in events {
-        text.push_str(&line(event.body.at, &event.body.fact));
-    }
-    text
+/// Both in the order of time.
+fn text(events: &[Event], heard: Vec<Moment>) -> String {
+    // What it said stands in its record.
+    let is_told =
+        |fact: &Fact| heard.is_empty() || !matches!(fact, Fact::MessageReceived { from: Principal::Agent(_), .. });
+    let told = events.iter().filter(|event| is_told(&event.body.fact));
+    let mut lines: Vec<(Timestamp, String)> =
+        told.map(|event| (event.body.at, line(event.body.at, &event.body.fact))).collect();
+    lines.extend(heard.iter().map(|moment| (moment.at, format!("{}  {}\n", moment.at, below(&moment.words)))));
+    lines.sort_by_key(|(at, _)| *at);
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+/// A text of several lines, those behind the first one further in.
+fn below(text: &str) -> String {
+    text.lines().map(clean).collect::<Vec<_>>().join("\n    ")
 }
 
 fn line(at: Timestamp, fact: &Fact) -> String {
@@ -194,8 +210,7 @@ fn line(at: Timestamp, fact: &Fact) -> String {
             format!("{at}  -- {agent} ends: {}{used}\n", ending(outcome))
         }
         Fact::MessageReceived { from, text, .. } => {
-            let lines: Vec<String> = text.lines().map(clean).collect();
-            format!("{at}  {from}: {}\n", lines.join("\n    "))
+            format!("{at}  {from}: {}\n", below(text))
         }
         _ => String::new(),
     }
@@ -208,8 +223,12 @@ fn ending(outcome: &RunOutcome) -> String {
     }
 }
 
-fn document(path: &StepPath, events: &[Event]) -> Value {
-    let entries: Vec<Value> = events.iter().filter_map(|event| entry(event.body.at, &event.body.fact)).collect();
+fn document(path: &StepPath, events: &[Event], heard: Vec<Moment>) -> Value {
+    let told = events.iter().filter_map(|event| Some((event.body.at, entry(event.body.at, &event.body.fact)?)));
+    let mut entries: Vec<(Timestamp, Value)> = told.collect();
+    entries.extend(heard.into_iter().map(|moment| (moment.at, moment.document)));
+    entries.sort_by_key(|(at, _)| *at);
+    let entries: Vec<Value> = entries.into_iter().map(|(_, entry)| entry).collect();
     json!({ "step": path, "entries": entries })
 }
 

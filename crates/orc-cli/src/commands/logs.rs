@@ -23,6 +23,7 @@ use orc_store_sqlite::SqliteReader;
 use serde_json::{Value, json};
 
 use self::speech::Speech;
+pub(crate) use self::speech::{shown as first_lines, words as event_in_words};
 use self::tail::{Found, Tail};
 use self::text::Printer;
 pub(crate) use self::transcript::Transcript;

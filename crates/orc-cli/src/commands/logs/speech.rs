@@ -58,7 +58,7 @@ pub(super) const THINKS: &str = "thinks: ";
 const SHOWN_LINES: usize = 12;
 
 /// What an event says; `None` for what is none.
-fn words(text: &str) -> Option<String> {
+pub(crate) fn words(text: &str) -> Option<String> {
     if let Some(words) = serde_json::from_str(text).ok().as_ref().and_then(own_words) {
         return Some(words);
     }
@@ -179,7 +179,7 @@ fn todos(input: &Value) -> String {
 }
 
 /// The beginning of a text of several lines.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let text = text.trim_end();
     let count = text.lines().count();
     let mut lines: Vec<&str> = text.lines().take(SHOWN_LINES).collect();
