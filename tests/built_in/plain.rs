@@ -119,6 +119,24 @@ fn agents_start_agents_three_levels_deep_and_no_deeper() {
 }
 
 #[test]
+fn agents_that_all_wait_for_agents_of_their_own_are_no_dead_end() {
+    let own = [calls(&[agent("helper"), agent("helper")]), says("My part is done.")];
+    let scene = Scene::of(&tracks(&[
+        // More than may be at work at once, and all of them start others.
+        ("worker", &[calls(&vec![agent("deep"); 10]), says("Done.")]),
+        ("deep", &own),
+        ("helper", &[bash("echo helped"), says("Helped.")]),
+    ]));
+    scene.agent("worker", "workers: [deep]\n");
+    scene.agent("deep", "workers: [helper]\n");
+    scene.agent("helper", "");
+    scene.run(0);
+    let costs = scene.costs();
+    assert_eq!((costs["deep"].0, costs["helper"].0), (20, 40));
+    scene.assert_replays();
+}
+
+#[test]
 fn whoever_starts_an_agent_hears_how_it_failed() {
     let workers = "workers: [lost, mute, cut, gone]\n";
     let each = ["lost", "mute", "cut", "gone", "nobody"].map(agent);

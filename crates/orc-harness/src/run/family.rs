@@ -59,6 +59,9 @@ pub(super) struct Family {
     record: PathBuf,
     depth: u32,
     above: Vec<Above>,
+    /// The turn that the agent of this level has itself. It lends it to those that it starts and waits for: if all turns
+    /// were had by agents that wait, nobody would ever work.
+    own: Arc<Semaphore>,
 }
 
 impl Family {
@@ -80,7 +83,9 @@ impl Family {
             grounds: below.grounds,
             refused: below.refused,
         };
-        Self { tree: Arc::new(tree), say, record: record.to_owned(), depth: 0, above: below.above }
+        // The run's own agent has no turn, and needs none.
+        let own = Arc::new(Semaphore::new(0));
+        Self { tree: Arc::new(tree), say, record: record.to_owned(), depth: 0, above: below.above, own }
     }
 
     async fn run(self, wanted: Spawn, cancel: CancellationToken) -> Spawned {
@@ -98,6 +103,8 @@ impl Family {
         }
         // It waits for its turn: others of this tree are at work.
         let permit = tokio::select! {
+            biased;
+            permit = Arc::clone(&self.own).acquire_owned() => permit,
             permit = Arc::clone(&self.tree.width).acquire_owned() => permit,
             () = cancel.cancelled() => return not_done("Not done: the run was asked to end before this began.".to_owned()),
         };
@@ -150,7 +157,8 @@ impl Family {
         record.append(now, Entry::Run { run: tree.start.names.run }).map_err(|error| error.to_string())?;
         let say = shown_below(&self.say, call, agent);
         let above = Gate::handed_down(profile, &self.above);
-        let family = Self { say: Arc::clone(&say), record: path, depth: self.depth + 1, above, ..self.clone() };
+        let (depth, own) = (self.depth + 1, Arc::new(Semaphore::new(1)));
+        let family = Self { say: Arc::clone(&say), record: path, depth, above, own, ..self.clone() };
         let gateway = Arc::clone(&tree.shared.gateway);
         let driver = Driver {
             brain,
