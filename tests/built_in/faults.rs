@@ -251,3 +251,20 @@ fn results_that_are_too_long_together_go_to_files_and_the_model_gets_the_paths()
     assert!(done[11..13].iter().all(|done| done.text.contains("last of")));
     scene.assert_replays();
 }
+
+#[test]
+fn a_memory_file_that_is_too_long_to_be_read_is_not_passed_over_in_silence() {
+    let scene = Scene::new(&[says("Seen.")]);
+    scene.world.write("AGENTS.md", &"a rule\n".repeat(50_000));
+    scene.world.write("CLAUDE.md", "another rule\n");
+    scene.run(0);
+    let told = scene.told();
+    assert!(told.contains("From `AGENTS.md`") && told.contains("another rule"), "{told}");
+    assert!(
+        told.contains("there and was not read here: `/workspace/AGENTS.md`: it is longer than 262144 bytes"),
+        "{told}"
+    );
+    // Nothing is asked for nothing.
+    let said = scene.world.run_to(2, &["ask", "worker", " "]);
+    assert!(said.err.contains("the question is empty"), "{}", said.err);
+}

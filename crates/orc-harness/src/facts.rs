@@ -6,7 +6,7 @@ use std::path::Path;
 use orc_domain::time::Timestamp;
 
 use crate::context::{Facts, GitFacts};
-use crate::place::{Place, PlaceError};
+use crate::place::{Place, PlaceError, Seen};
 
 /// Memory files, the widest first.
 const MEMORY: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"];
@@ -28,7 +28,15 @@ pub(crate) async fn gather(place: &dyn Place, wanted: Wanted) -> Result<Facts, P
     if memory {
         let mut seen = Vec::new();
         for name in MEMORY {
-            let Some(bytes) = place.read(Path::new(&directory).join(name)).await? else { continue };
+            let bytes = match place.read(Path::new(&directory).join(name)).await? {
+                Seen::Nothing => continue,
+                Seen::File(bytes) => bytes,
+                Seen::Unread(why) => {
+                    let told = format!("[This file is there and was not read here: {why}. Look into it yourself.]");
+                    facts.memory.push((name.to_owned(), told));
+                    continue;
+                }
+            };
             // Often one is a copy of the other.
             if bytes.iter().all(u8::is_ascii_whitespace) || seen.contains(&bytes) {
                 continue;

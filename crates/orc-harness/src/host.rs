@@ -20,14 +20,14 @@ use orc_domain::time::Millis;
 use orc_ports::clock::Clock;
 use orc_ports::executor::{Executor, Launch, Report};
 use orc_process::hands::{Use, Used};
-use orc_process::protocol::{Bytes, CallLimits, Content, Ended, Outcome, Spawn, Streams, Tool};
+use orc_process::protocol::{Bytes, CallLimits, Content, Ended, Failure, Outcome, Spawn, Streams, Tool};
 use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::talk::{Answering, Asked, Talk};
-use crate::place::{Bounds, Place, PlaceError, Progress, Ran};
+use crate::place::{Bounds, Place, PlaceError, Progress, Ran, Seen};
 use crate::run::Places;
 
 /// How long a host lives without calls and background shells.
@@ -45,6 +45,9 @@ const SHORT_BYTES: u64 = 256 * 1024;
 const MOST_AT_ONCE: usize = 16;
 /// How often a call is made that no host takes.
 const MOST_TRIES: u32 = 3;
+const NO_ENTRY: i32 = rustix::io::Errno::NOENT.raw_os_error();
+const NO_DIRECTORY: i32 = rustix::io::Errno::NOTDIR.raw_os_error();
+const LINK: i32 = rustix::io::Errno::LOOP.raw_os_error();
 /// How long a call that was cancelled may take to end before it is ended.
 const CANCEL_GRACE: Millis = Millis::from_secs(5);
 /// How long a host that was let go may take to leave.
@@ -249,12 +252,14 @@ impl Place for HostPlace {
         .boxed()
     }
 
-    fn read<'a>(&'a self, path: PathBuf) -> BoxFuture<'a, Result<Option<Vec<u8>>, PlaceError>> {
+    fn read<'a>(&'a self, path: PathBuf) -> BoxFuture<'a, Result<Seen, PlaceError>> {
         async move {
             let tool = Tool::Read { path };
             match self.call(tool, (SHORT_BYTES, SHORT_MILLIS), Arc::new(|_| {}), CancellationToken::new()).await? {
-                Outcome::File(Bytes(bytes)) => Ok(Some(bytes)),
-                _ => Ok(None),
+                Outcome::File(Bytes(bytes)) => Ok(Seen::File(bytes)),
+                Outcome::Failed(Failure { errno: Some(NO_ENTRY | NO_DIRECTORY | LINK), .. }) => Ok(Seen::Nothing),
+                Outcome::Failed(failure) => Ok(Seen::Unread(failure.why)),
+                Outcome::Content(_) => Ok(Seen::Nothing),
             }
         }
         .boxed()

@@ -43,6 +43,17 @@ pub struct Ran {
     pub stdout: String,
 }
 
+/// A file that the loop looks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// There is none, or only a link.
+    Nothing,
+    /// What is in it.
+    File(Vec<u8>),
+    /// It is there and cannot be read, for this reason.
+    Unread(String),
+}
+
 /// Hears that a use goes on.
 pub type Progress = Arc<dyn Fn(String) + Send + Sync>;
 
@@ -57,8 +68,8 @@ pub trait Place: Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, Result<Used, PlaceError>>;
 
-    /// Reads a file that the loop wants to know; `None` where there is none that may be read.
-    fn read<'a>(&'a self, path: PathBuf) -> BoxFuture<'a, Result<Option<Vec<u8>>, PlaceError>>;
+    /// Reads a file that the loop wants to know.
+    fn read<'a>(&'a self, path: PathBuf) -> BoxFuture<'a, Result<Seen, PlaceError>>;
 
     /// Runs a short program that the loop wants to know the output of.
     fn run<'a>(&'a self, argv: &'a [&'a str]) -> BoxFuture<'a, Result<Ran, PlaceError>>;

@@ -14,12 +14,16 @@ pub(crate) async fn run(context: &Context, args: AskArgs) -> CommandResult {
         return Err(Failure::new(crate::exit::Exit::Usage, format!("`{agent}` cannot be the name of an agent"))
             .hint("`orchestrator agents list` lists those that there are"));
     }
+    let question = question.join(" ");
+    if question.trim().is_empty() {
+        return Err(Failure::new(crate::exit::Exit::Usage, "the question is empty"));
+    }
     // What is asked reaches it as an input: no text of anybody becomes part of a definition.
     let text = format!(
         "name: ask\ninputs:\n  question: {{ type: string }}\nsteps:\n  answer:\n    agent: {agent}\n    prompt: ${{{{ inputs.question }}}}\n"
     );
     let source = SourceFile::new("ask", text);
-    let inputs = vec![format!("question={}", question.join(" "))];
+    let inputs = vec![format!("question={question}")];
     let run = RunArgs { pipeline: "ask".to_owned(), inputs, dry_run: false, priority: 0, logs: false, limits, output };
     start(context, run, source).await
 }

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use orc_domain::confine::Violation;
 
 use super::*;
-use crate::place::{Bounds, Progress, Ran};
+use crate::place::{Bounds, Progress, Ran, Seen};
 
 /// A place that keeps what it is given, or cannot.
 #[derive(Default)]
@@ -30,8 +30,8 @@ impl Place for Shelf {
         std::future::ready(Ok(Used { text, file, failed: self.is_full, ..Used::default() })).boxed()
     }
 
-    fn read<'a>(&'a self, _: PathBuf) -> BoxFuture<'a, Result<Option<Vec<u8>>, PlaceError>> {
-        std::future::ready(Ok(None)).boxed()
+    fn read<'a>(&'a self, _: PathBuf) -> BoxFuture<'a, Result<Seen, PlaceError>> {
+        std::future::ready(Ok(Seen::Nothing)).boxed()
     }
 
     fn run<'a>(&'a self, _: &'a [&'a str]) -> BoxFuture<'a, Result<Ran, PlaceError>> {
