@@ -102,3 +102,35 @@ fn an_agent_of_an_agent_of_an_agent_asks_people_and_goes_on_with_that_call() {
     assert_eq!(scene.made("began"), b"began\n");
     assert!(scene.told().contains("Middle is done."), "{}", scene.told());
 }
+
+#[test]
+fn rules_of_a_profile_its_pipeline_and_its_step_are_obeyed() {
+    let read = |path: &str| calls(&[("Read", json!({ "file_path": path }))]);
+    let turns = [
+        bash("echo kept > kept && timeout 5 r''m -f kept"),
+        read("sub/../secret.txt"),
+        bash("curl -s http://127.0.0.1:9/"),
+        calls(&[("Grep", json!({ "pattern": "word" }))]),
+        bash("cat kept.txt"),
+        says("Done."),
+    ];
+    let scene = Scene::new(&turns);
+    scene.agent("worker", "disallowedTools: ['Bash(rm *)']\n");
+    scene.world.write("secret.txt", "word\n");
+    scene.world.write("kept.txt", "word\n");
+    let step = "{ agent: worker, prompt: Do it., permissions: { ceiling: run } }";
+    let above = "permissions: { deny: [Read(secret.txt)] }";
+    scene.world.write("pipelines/p.yaml", &format!("name: p\n{above}\nsteps:\n  work: {step}\n"));
+    scene.run(0);
+    let done = scene.results();
+    for (at, why) in [
+        (0, "`Bash(rm *)` (profile) denies"),
+        (1, "`Read(secret.txt)` of the pipeline `p` denies read"),
+        (2, "that of its step ceiling is `run`"),
+    ] {
+        assert!(done[at].failed && done[at].text.contains(why), "{at}: {done:?}");
+    }
+    assert!(!done[3].failed && done[3].text.contains("kept.txt") && !done[3].text.contains("secret.txt"), "{done:?}");
+    assert_eq!((done[4].failed, done[4].text.trim()), (false, "word"));
+    scene.assert_replays();
+}

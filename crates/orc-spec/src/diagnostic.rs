@@ -102,6 +102,8 @@ codes! {
     DuplicateName = "duplicate_name",
     /// A key that the chosen adapter cannot honour.
     NotHonoured = "not_honoured",
+    /// A rule about calls of tools that cannot be read.
+    BadRule = "bad_rule",
     /// More than the settings allow.
     NotAllowed = "not_allowed",
     /// A file that is named here and cannot be read.

@@ -5,6 +5,7 @@
 
 mod confine;
 mod limits;
+mod permissions;
 mod prices;
 mod profile;
 mod providers;
@@ -18,6 +19,7 @@ pub use self::confine::{
     SANDBOXES, SECRET, STEP_WORKTREE, STRATEGIES, WORKTREE, WORKTREE_SETTINGS, WORKTREES,
 };
 pub use self::limits::{BUDGET, CONCURRENCY, EXHAUSTED, ON_EXHAUSTED, ON_LIMIT};
+pub use self::permissions::{CEILINGS, PERMISSION_MODES, PERMISSIONS, PERMISSIONS_ABOVE};
 pub use self::prices::{LONG, MAX_PRICE, PRICE, PRICES};
 pub(crate) use self::profile::unhonoured;
 pub use self::profile::{ADAPTERS, EFFORTS, MAX_MESSAGES, MAX_TURNS, MODES, OUTPUT, PROFILE, TOOLS};
@@ -109,7 +111,7 @@ pub static PIPELINE: Table = Table {
             "The group that its flows are in, of which only so many may be under way at once; it may read inputs.",
         ),
         key("budget", Sub(&BUDGET), "What one flow may use."),
-        key("permissions", Later, "What its agents may do."),
+        key("permissions", Sub(&PERMISSIONS_ABOVE), "What holds for all its agents, and those that they start."),
         key("box", Sub(&BOX), "What the boxes of its steps let through."),
     ],
     required: &["steps"],

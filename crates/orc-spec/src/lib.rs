@@ -14,6 +14,7 @@ mod graph_layout;
 pub mod graph_svg;
 pub mod graph_text;
 pub mod keys;
+mod permissions;
 mod pipeline;
 mod prices;
 mod profile;

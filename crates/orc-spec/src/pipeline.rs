@@ -22,7 +22,8 @@ use std::collections::BTreeMap;
 
 use orc_domain::expr::{Expr, Template};
 use orc_domain::graph::{Concurrency, Condition, Pipeline, StepSpec};
-use orc_domain::profile::Profile;
+use orc_domain::permission::Permissions;
+use orc_domain::profile::{Adapter, Profile};
 
 pub use self::child::{Child, Library};
 use self::child::{Family, Product};
@@ -35,6 +36,7 @@ use self::view::{Levels, Shared, Stand, View};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::expression::{Names, Reader, StepFacts, Taint, Type, is_never};
 use crate::keys;
+use crate::permissions;
 use crate::read::{self, Fields};
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Kind, Node};
@@ -69,6 +71,24 @@ fn compile_one(file: &SourceFile, family: &mut Family<'_>) -> Product {
     Product { pipeline, outputs: outputs.unwrap_or(Type::Any), diagnostics: report.finish() }
 }
 
+/// Programs are not judged, whatever stands above them.
+fn warn_of_unjudged(
+    (node, permissions): (&Node, &Permissions),
+    agents: &BTreeMap<String, Profile>,
+    report: &mut Report,
+) {
+    let programs: Vec<&str> = agents
+        .values()
+        .filter(|profile| !matches!(profile.adapter, Adapter::BuiltIn(_)))
+        .map(|profile| profile.name.as_str())
+        .collect();
+    if !permissions.is_empty() && !programs.is_empty() {
+        let message =
+            format!("`permissions` does not hold for `{}`: no call of a program is judged", programs.join("`, `"));
+        report.warning(Code::NotHonoured, node.span, message).help("what bounds a program is `box:`");
+    }
+}
+
 /// The pipeline and the types of its outputs.
 fn read_pipeline(
     file: &SourceFile,
@@ -86,6 +106,8 @@ fn read_pipeline(
     let concurrency =
         fields.get("concurrency").and_then(|node| flow_group(file, node, (&input_types, triggers), report));
     let budget = fields.get("budget").and_then(|node| limits::pipeline_budget(node, report));
+    let permissions = fields.get("permissions");
+    let permissions = permissions.map(|node| permissions::permissions(node, &keys::PERMISSIONS_ABOVE, report));
     let (timeout, retry) = fields.get("defaults").map(|node| defaults(node, report)).unwrap_or_default();
     let mut drafts = steps::drafts(&fields, report);
     require_steps(&fields, root, report);
@@ -113,6 +135,9 @@ fn read_pipeline(
     let (outputs, output_types) = outputs(&fields, &shared, report);
     let used = drafts.iter().flat_map(|draft| draft.profiles(family.library.agents));
     let agents = with_workers(used, family.library.agents);
+    if let (Some(node), Some(permissions)) = (fields.get("permissions"), &permissions) {
+        warn_of_unjudged((node, permissions), &agents, report);
+    }
     let repositories = shared.trees.repositories;
     let (name, steps) = (name?, steps?);
     let pipeline = Pipeline {
@@ -126,7 +151,7 @@ fn read_pipeline(
         concurrency,
         budget,
         agents,
-        permissions: orc_domain::permission::Permissions::default(),
+        permissions: permissions.unwrap_or_default(),
     };
     Some((pipeline, output_types))
 }

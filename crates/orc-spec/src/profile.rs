@@ -10,12 +10,14 @@ mod front_matter;
 use std::collections::{BTreeMap, BTreeSet};
 
 use orc_domain::json_schema::JsonSchema;
+use orc_domain::permission::Permissions;
 use orc_domain::profile::{Adapter, DEFAULT_MAX_MESSAGES, MAX_SILENCE, MIN_SILENCE, Mode, Profile};
 
 use self::front_matter::Parts;
 use crate::confine::{self, Owner};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::keys;
+use crate::permissions;
 use crate::pipeline::{check_variable, is_identifier};
 use crate::read::{self, Fields};
 use crate::settings::Allowance;
@@ -128,10 +130,14 @@ impl Draft<'_> {
             .get("box")
             .map(|node| confine::rules(node, Owner::Agent, self.allowance, report))
             .unwrap_or_default();
+        let is_judged = matches!(adapter, Some(Adapter::BuiltIn(_)));
+        let permission_mode =
+            fields.get("permissionMode").filter(|_| is_judged).map(|node| permissions::mode(node, report));
+        let permissions = if is_judged { self.permissions(&fields, report) } else { Permissions::default() };
         let mode = mode?;
         Some(Profile {
-            permission_mode: None,
-            permissions: orc_domain::permission::Permissions::default(),
+            permission_mode: permission_mode.unwrap_or_default(),
+            permissions,
             name: name?,
             description,
             adapter: adapter?,
@@ -146,6 +152,16 @@ impl Draft<'_> {
             output,
             system_prompt,
         })
+    }
+
+    /// Rules of `permissions:`, and those that `tools:` and `disallowedTools:` say of parts of tools.
+    fn permissions(&self, fields: &Fields<'_>, report: &mut Report) -> Permissions {
+        let node = fields.get("permissions");
+        let mut said = node.map(|node| permissions::permissions(node, &keys::PERMISSIONS, report)).unwrap_or_default();
+        let of_tools = permissions::of_tools(fields, report);
+        said.allow.extend(of_tools.allow);
+        said.deny.extend(of_tools.deny);
+        said
     }
 
     /// The name of the file, which `name:` may repeat.

@@ -4,7 +4,7 @@ use super::Shape::{
     Bool, BuiltIn, Command, Count, CountOrZero, Duration, Later, NameOrNames, Schema, Table as Sub, Text, Variables,
     Words,
 };
-use super::{BOX, Key, MAX_SLOTS, Table, key};
+use super::{BOX, Key, MAX_SLOTS, PERMISSION_MODES, PERMISSIONS, Table, key};
 
 /// The words of `adapter:`; those after the second are not available yet.
 pub const ADAPTERS: &[&str] = &["built-in", "command", "claude-code", "codex", "acp"];
@@ -35,6 +35,7 @@ pub const MAX_MESSAGES: u32 = 10;
 const PROGRAM_DECIDES: &str = "the program decides that itself: give it its own option in `command:` or a variable in `env:`, and remove this key";
 const PROGRAM_OWNS_TOOLS: &str =
     "the program brings its own tools: limit them with its own options in `command:`, and remove this key";
+const PROGRAM_JUDGES: &str = "no call of a program of your own is judged: what bounds it is its box; limit it with its own options in `command:`";
 const PROGRAM_OWNS_LOOP: &str =
     "the program runs its own loop: what bounds it from outside is `silence_timeout:` here and `timeout:` on the step";
 
@@ -108,11 +109,19 @@ pub static PROFILE: Table = Table {
             "Agents that it may start itself, each under its own profile.",
         ),
         key("thinking", Later, "Whether the model thinks aloud."),
-        key("permissionMode", Later, "What happens to calls that no rule names."),
+        key(
+            "permissionMode",
+            BuiltIn(&Words(PERMISSION_MODES), PROGRAM_JUDGES),
+            "What happens to calls that no rule names; without it its box is what holds it.",
+        ),
         key("mcpServers", Later, "Servers with further tools."),
         key("skills", Later, "Instructions that it can look up."),
         key("hooks", Later, "Programs that look on."),
-        key("permissions", Later, "What it may do."),
+        key(
+            "permissions",
+            BuiltIn(&Sub(&PERMISSIONS), PROGRAM_JUDGES),
+            "Which calls of tools run, and which are asked about.",
+        ),
         key("box", Sub(&BOX), "What its box lets through, beside what pipeline and step let through."),
         key("worktree", Later, "Where it works."),
         key("capabilities", Later, "What it may do outside: push, GitHub."),

@@ -4,7 +4,10 @@ use super::Shape::{
     Bool, Condition, Count, Duration, Either, Env, Integer, Later, List, ListOf, Matrix, NameOrNames, Script, Shell,
     Steps, Table as Sub, Template, Templates, Text, Words,
 };
-use super::{BOX, BUDGET, CONCURRENCY, MAX_SLOTS, ON_CONFLICT, OUTPUT, RETRY, STEP_WORKTREE, Table, WORKTREES, key};
+use super::{
+    BOX, BUDGET, CONCURRENCY, MAX_SLOTS, ON_CONFLICT, OUTPUT, PERMISSIONS_ABOVE, RETRY, STEP_WORKTREE, Table,
+    WORKTREES, key,
+};
 
 /// Largest `priority:`, and with a minus the smallest.
 pub const MAX_PRIORITY: i16 = 100;
@@ -54,6 +57,7 @@ const BESIDE: &[(&str, &[&str])] = &[
     ("worktree", &["run", "agent"]),
     ("box", &["run", "agent"]),
     ("on_conflict", &["run", "agent", "repeat", "pipeline"]),
+    ("permissions", &["agent"]),
     ("artifacts", &["run", "agent"]),
     ("budget", &["run", "agent"]),
     ("priority", &["run", "agent", "pipeline"]),
@@ -107,7 +111,7 @@ pub static STEP: Table = Table {
             Either(&[NameOrNames, Templates]),
             "Files that are kept once it succeeded: paths, or a map of names to paths.",
         ),
-        key("permissions", Later, "What its agent may do."),
+        key("permissions", Sub(&PERMISSIONS_ABOVE), "What holds for its agent beside what its profile says."),
         key("budget", Sub(&BUDGET), "What one attempt may use."),
         key("box", Sub(&BOX), "What its box lets through, beside what the pipeline's does."),
         key(

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use orc_domain::action::{Action, AgentAction, RepeatAction, RunAction};
 use orc_domain::expr::Template;
 use orc_domain::graph::StartFrom;
-use orc_domain::profile::{Mode, Profile};
+use orc_domain::permission::Permissions;
+use orc_domain::profile::{Adapter, Mode, Profile};
 use orc_domain::suggest::closest;
 
 use super::child::Library;
@@ -17,6 +18,7 @@ use crate::profile::{Texts, output_schema};
 use crate::read;
 use crate::shell::{self, Shell};
 use crate::yaml::{Kind, Node};
+use crate::{keys, permissions};
 
 impl Draft<'_> {
     /// What it does; `env` are the variables that it can read. `None` when that is missing or wrong, which was reported.
@@ -105,6 +107,16 @@ impl Draft<'_> {
         schema.map_or(Ahead::Nothing, Ahead::Schema)
     }
 
+    /// What holds for its agent, if calls of that are judged.
+    fn permissions(&self, profile: Option<&Profile>, report: &mut Report) -> Permissions {
+        let Some(node) = self.field("permissions") else { return Permissions::default() };
+        if profile.is_some_and(|profile| !matches!(profile.adapter, Adapter::BuiltIn(_))) {
+            let message = "no call of this agent is judged: it is a program of its own";
+            report.error(Code::NotHonoured, node.span, message).help("what bounds it is `box:`; remove this key");
+        }
+        permissions::permissions(node, &keys::PERMISSIONS_ABOVE, report)
+    }
+
     fn agent(&self, view: &View<'_>, reader: &Reader<'_>, report: &mut Report) -> Option<AgentAction> {
         let name = self.field("agent").and_then(|node| agent_name(node, view.shared.library, report));
         let Some(node) = self.field("prompt") else {
@@ -132,12 +144,8 @@ impl Draft<'_> {
             (Ahead::Schema(schema), Some(_)) => Some(schema.clone()),
             _ => None,
         };
-        Some(AgentAction {
-            agent: name?,
-            prompt: prompt?,
-            schema,
-            permissions: orc_domain::permission::Permissions::default(),
-        })
+        let permissions = self.permissions(profile, report);
+        Some(AgentAction { agent: name?, prompt: prompt?, schema, permissions })
     }
 
     fn repeat(&self, view: &View<'_>, report: &mut Report) -> Option<RepeatAction> {

@@ -144,15 +144,7 @@ fn of_the_full_example_only_later_keys_are_refused() {
             (file.position(problem.span.start).line, &file.text[problem.span.range()])
         })
         .collect();
-    let wanted = [
-        (4, "ticket"),
-        (5, "schedule"),
-        (6, "github"),
-        (7, "event"),
-        (13, "permissions"),
-        (42, "publish"),
-        (44, "comment"),
-    ];
+    let wanted = [(4, "ticket"), (5, "schedule"), (6, "github"), (7, "event"), (42, "publish"), (44, "comment")];
     assert_eq!(refused, wanted);
 }
 
@@ -546,4 +538,37 @@ fn equal_texts_give_equal_pipelines() {
     assert_eq!(pipeline(text).content_hash().unwrap(), pipeline(text).content_hash().unwrap());
     let stored = serde_json::to_string(&pipeline(text)).unwrap();
     assert_eq!(serde_json::from_str::<Pipeline>(&stored).unwrap(), pipeline(text));
+}
+
+#[test]
+fn what_holds_for_agents_stands_in_pipelines_and_steps() {
+    let programs = agents(&["coder"]);
+    let file = SourceFile::new("agents/coder.md", "---\nmodel: claude-sonnet-4-5\n---\nWork.\n");
+    let profile = compile_profile(&file, &|_| Err("none".to_owned()), None).profile.unwrap();
+    let agents: BTreeMap<_, _> = [("coder".to_owned(), profile)].into();
+    let of = |above: &str, step: &str| {
+        let text = format!("permissions: {above}\nsteps:\n  a: {{ agent: coder, prompt: x, permissions: {step} }}\n");
+        let file = SourceFile::new("p.yaml", text);
+        compile(&file, &Library { agents: &agents, ..Library::empty() })
+    };
+    let compiled = of("{ deny: ['Bash(git push *)'], ceiling: run }", "{ ask: [WebFetch] }").pipeline.unwrap();
+    assert_eq!(compiled.permissions.deny, ["Bash(git push *)"]);
+    assert_eq!(compiled.permissions.ceiling, Some(orc_domain::permission::Class::Run));
+    let Action::Agent(action) = &compiled.steps[0].action else { panic!() };
+    assert_eq!(action.permissions.ask, ["WebFetch"]);
+    for (above, step, message) in [
+        ("{ allow: [Bash] }", "{}", "come from its own profile"),
+        ("{ deny: ['Bash('] }", "{}", "has no `)`"),
+        ("{}", "{ ceiling: rn }", "`run`"),
+    ] {
+        let told = of(above, step).diagnostics;
+        let words: Vec<String> = told.iter().map(|problem| format!("{} {:?}", problem.message, problem.help)).collect();
+        assert!(words.iter().any(|words| words.contains(message)), "{above} {step}: {words:?}");
+    }
+    // Calls of a program are not judged.
+    let text =
+        "permissions: { ceiling: run }\nsteps:\n  a: { agent: coder, prompt: x, permissions: { ceiling: run } }\n";
+    let compiled = compile(&SourceFile::new("p.yaml", text), &Library { agents: &programs, ..Library::empty() });
+    let codes: Vec<_> = compiled.diagnostics.iter().map(|problem| (problem.code, problem.severity)).collect();
+    assert_eq!(codes, [(Code::NotHonoured, Severity::Warning), (Code::NotHonoured, Severity::Error)]);
 }

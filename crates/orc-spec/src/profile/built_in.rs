@@ -60,7 +60,12 @@ fn tools(node: &Node, what: &str, report: &mut Report) -> Option<Option<BTreeSet
 fn tools_of(node: &Node, what: &str, report: &mut Report) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for name in read::names(node, what, report) {
-        for part in split(&name.text) {
+        for part in crate::permissions::split(&name.text) {
+            let is_denied_part = part.contains('(') && what == "`disallowedTools`";
+            if is_denied_part {
+                // The rest of the tool stays.
+                continue;
+            }
             if let Some(tool) = tool(part, name.span, what, report) {
                 found.insert(tool);
             }
@@ -69,31 +74,9 @@ fn tools_of(node: &Node, what: &str, report: &mut Report) -> BTreeSet<String> {
     found
 }
 
-/// At commas that stand in no parentheses.
-fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
-    for (at, letter) in text.char_indices() {
-        match letter {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 => {
-                parts.push(&text[from..at]);
-                from = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[from..]);
-    parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
-}
-
 fn tool(name: &str, span: Span, what: &str, report: &mut Report) -> Option<String> {
-    if name.contains('(') {
-        report
-            .error(Code::NotAvailable, span, format!("rules like `{}` are not available yet", read::excerpt(name)))
-            .help("name a whole tool; what its box lets through bounds the rest");
-        return None;
-    }
+    // What stands in parentheses is a rule, which is read with the others.
+    let name = name.split_once('(').map_or(name, |(tool, _)| tool.trim());
     if name.starts_with("mcp__") {
         report
             .error(

@@ -1,4 +1,5 @@
 use orc_domain::confine::BoxRules;
+use orc_domain::permission::{Class, PermissionMode, Permissions};
 use orc_domain::profile::{BuiltIn, Effort};
 use orc_domain::time::Millis;
 use serde_json::json;
@@ -74,7 +75,7 @@ fn a_profile_with_everything() {
         model: Some("claude-opus-5-5".to_owned()),
         env: [("LEVEL", "3"), ("EMPTY", "")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         rules: BoxRules { network: ["example.com".to_owned()].into(), ..BoxRules::default() },
-        permissions: orc_domain::permission::Permissions::default(),
+        permissions: Permissions::default(),
         permission_mode: None,
         output: Some(json!({ "type": "object", "required": ["verdict"] })),
         system_prompt: "You write code.\n\n---\nAlso below a rule.".to_owned(),
@@ -350,10 +351,29 @@ fn the_built_in_agent_is_what_runs_a_profile_without_adapter() {
 }
 
 #[test]
+fn rules_are_read_wherever_they_stand() {
+    let keys = "permissionMode: acceptEdits\ntools: [Read, 'Bash(prefix:npm)', 'Bash(git log *), Edit']\ndisallowedTools: ['Bash(rm *)', Write]\n\
+                permissions: { allow: 'Edit(docs/**)', ask: ['Bash(git push *)'], deny: [Read(.env)], ceiling: network }";
+    assert_eq!(told(&own(keys)), [""; 0], "{}", words(&own(keys)));
+    let profile = profile(&own(keys));
+    assert_eq!(profile.permission_mode, Some(PermissionMode::AcceptEdits));
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let wanted = Permissions {
+        allow: texts(&["Edit(docs/**)", "Bash(prefix:npm)", "Bash(git log *)"]),
+        ask: texts(&["Bash(git push *)"]),
+        deny: texts(&["Read(.env)", "Bash(rm *)"]),
+        ceiling: Some(Class::Network),
+    };
+    assert_eq!(profile.permissions, wanted);
+    let Adapter::BuiltIn(built_in) = profile.adapter else { panic!() };
+    assert_eq!(built_in.tools, Some(["Bash", "Edit", "Read"].map(str::to_owned).into()));
+    assert_eq!(built_in.disallowed_tools, ["Write"].map(str::to_owned).into());
+}
+
+#[test]
 fn mistakes_in_profiles_of_the_built_in_agent_are_named() {
     let cases = [
         ("tools: [Reed]", "3:9 bad_value", "there is no tool `Reed`; did you mean `Read`?"),
-        ("tools: [\"Bash(git *)\"]", "3:9 not_available", "rules like `Bash(git *)` are not available yet"),
         ("disallowedTools: [mcp__x__y]", "3:19 not_available", "tools of servers"),
         ("disallowedTools: [submit_output]", "3:19 bad_value", "can always deliver it"),
         ("maxTurns: 0", "3:11 bad_value", "maxTurns"),
@@ -361,7 +381,19 @@ fn mistakes_in_profiles_of_the_built_in_agent_are_named() {
         ("memory: maybe", "3:9 wrong_type", "memory"),
         ("command: [x]", "3:1 missing_key", "add `adapter: command`"),
         ("adapter: built-in\ncommand: [x]", "4:1 not_honoured", "the built-in agent is no program"),
-        ("permissionMode: plan", "3:1 not_available", "not available yet"),
+        ("permissionMode: auto", "3:17 not_available", "it needs a classifier"),
+        ("permissionMode: bypass", "3:17 bad_value", "bypassPermissions"),
+        ("permissions: { delegate: [] }", "3:16 not_available", "not available yet"),
+        ("permissions: { deny: ['Bash('] }", "3:23 bad_rule", "has no `)` at its end"),
+        ("permissions: { allow: ['Effect(gitPush)'] }", "3:24 bad_rule", "can't be granted"),
+        ("permissions: { ceiling: all }", "3:25 bad_value", "`push`"),
+        ("permissions: { mode: plan }", "3:16 unknown_key", "write `permissionMode:` beside"),
+        ("tools: ['Bash(command:rm *)']", "3:9 bad_rule", "write `Bash(rm *)`"),
+        (
+            "adapter: command\ncommand: [x]\npermissions: {}",
+            "5:1 not_honoured",
+            "no call of a program of your own is judged",
+        ),
         ("hooks: {}", "3:1 not_available", "not available yet"),
         ("max_turns: 3", "3:1 unknown_key", "write `maxTurns:`"),
     ];
