@@ -46,6 +46,7 @@ pub(super) fn glob(wanted: &input::Glob, without: &[String], floor: &dyn Floor) 
     if pattern.is_empty() {
         return Err("`pattern` is empty. `**/*` stands for all files.".into());
     }
+    input::check_pattern("pattern", pattern)?;
     let top = walk::root(wanted.path.as_deref(), floor)?;
     let (fixed, rest) =
         if pattern.contains('/') { walk::split(pattern) } else { (PathBuf::new(), format!("**/{pattern}")) };

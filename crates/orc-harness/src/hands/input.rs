@@ -114,6 +114,17 @@ pub(super) struct Keep {
     pub(super) text: String,
 }
 
+/// Longest pattern, in bytes. To make something of a longer one takes longer than any use may.
+const LONGEST_PATTERN: usize = 10_000;
+
+/// Refuses a pattern that is too long.
+pub(super) fn check_pattern(name: &str, pattern: &str) -> Result<(), Refusal> {
+    match pattern.len() {
+        0..=LONGEST_PATTERN => Ok(()),
+        length => Err(format!("`{name}` has {length} bytes; a pattern has at most {LONGEST_PATTERN}.").into()),
+    }
+}
+
 /// The input of a use; says what the tool takes when it does not fit.
 pub(super) fn parse<T: DeserializeOwned>(wanted: &Use) -> Result<T, Refusal> {
     T::deserialize(&wanted.input).map_err(|error| {

@@ -32,6 +32,8 @@ pub(super) fn grep(wanted: &input::Grep, without: &[String], floor: &dyn Floor) 
     if wanted.pattern.is_empty() {
         return Err("`pattern` is empty: it would be found everywhere.".into());
     }
+    input::check_pattern("pattern", &wanted.pattern)?;
+    input::check_pattern("glob", wanted.glob.as_deref().unwrap_or_default())?;
     let multiline = wanted.multiline.unwrap_or(false);
     let matcher = matcher(wanted, multiline)?;
     let root = walk::root(wanted.path.as_deref(), floor)?;

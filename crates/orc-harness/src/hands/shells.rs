@@ -182,7 +182,9 @@ impl Shells {
     }
 
     pub(super) fn output(&self, wanted: &input::BashOutput, floor: &dyn Floor) -> Outcome {
-        let filter = wanted.filter.as_deref().filter(|filter| !filter.is_empty()).map(RegexMatcher::new).transpose();
+        let filter = wanted.filter.as_deref().filter(|filter| !filter.is_empty());
+        input::check_pattern("filter", filter.unwrap_or_default())?;
+        let filter = filter.map(RegexMatcher::new).transpose();
         let filter = filter.map_err(|error| Refusal(format!("`filter` cannot be read: {error}")))?;
         let shell = self.find(&wanted.bash_id)?;
         let bound = floor.bound().unwrap_or(TEXT_BYTES).saturating_sub(ROOM);

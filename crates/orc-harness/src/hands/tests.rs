@@ -167,6 +167,10 @@ fn inputs_that_do_not_fit_are_refused_with_what_is_taken() {
         ),
         ("Grep", json!({ "pattern": "" }), "`pattern` is empty"),
         ("Glob", json!({ "pattern": "" }), "`pattern` is empty"),
+        ("Glob", json!({ "pattern": "x".repeat(20_000) }), "`pattern` has 20000 bytes; a pattern has at most 10000"),
+        ("Grep", json!({ "pattern": "x".repeat(20_000) }), "`pattern` has 20000 bytes"),
+        ("Grep", json!({ "pattern": "x", "glob": "x".repeat(20_000) }), "`glob` has 20000 bytes"),
+        ("BashOutput", json!({ "bash_id": "9", "filter": "x".repeat(20_000) }), "`filter` has 20000 bytes"),
         ("Bash", json!({ "command": " \n" }), "`command` is empty"),
         ("Bash", json!({ "command": "echo \u{0}" }), "holds a NUL"),
         ("BashOutput", json!({ "bash_id": "9" }), "There is no shell `9` in the background; none runs"),
@@ -177,8 +181,10 @@ fn inputs_that_do_not_fit_are_refused_with_what_is_taken() {
         let told = ground.bad(name, input.clone());
         assert!(told.contains(why), "{name} {input}: {told}");
     }
-    // More than is asked for does not matter.
+    // A pattern that is as long as it may be is soon understood.
     ground.put("a", "x\n");
+    ground.good("Grep", json!({ "pattern": "x".repeat(10_000) }));
+    // More than is asked for does not matter.
     ground.good("Read", json!({ "file_path": "a", "encoding": "utf-8" }));
     // Nor how a whole number is written, nor that something is named and left out.
     ground.good("Read", json!({ "file_path": "a", "offset": 1.0, "limit": null }));
