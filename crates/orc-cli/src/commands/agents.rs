@@ -132,6 +132,14 @@ fn own_rows(built_in: &BuiltIn, profile: &Profile) -> Vec<(&'static str, String)
     let rows = [
         ("fallback models", Some(built_in.fallback_models.join(", "))),
         ("effort", built_in.effort.map(|effort| effort.word().to_owned())),
+        (
+            "permission mode",
+            Some(profile.permission_mode.map_or("none: its box holds it", |mode| mode.word()).to_owned()),
+        ),
+        ("allows", Some(profile.permissions.allow.join(", "))),
+        ("asks", Some(profile.permissions.ask.join(", "))),
+        ("denies", Some(profile.permissions.deny.join(", "))),
+        ("ceiling", profile.permissions.ceiling.map(|ceiling| ceiling.word().to_owned())),
         ("turns", built_in.max_turns.map(|most| format!("at most {most}"))),
         ("tools", Some(names.join(", "))),
         ("workers", Some(built_in.workers.join(", "))),
