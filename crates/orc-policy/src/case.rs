@@ -251,7 +251,11 @@ impl Setup<'_> {
         let output = hook_output(hook, event);
         let trusted = hook.get("trusted").and_then(Value::as_bool).unwrap_or(true);
         let code = hook.get("exit").and_then(Value::as_i64).map_or(0, |code| i32::try_from(code).unwrap_or(1));
-        let said_by = Said { code: Some(code), output: output.as_bytes(), errors: b"" };
+        // One that was ended, or never began, has no exit code.
+        let ended = ["timeout", "hang", "hangs", "killed", "crash", "missing", "signal"];
+        let is_so = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
+        let code = (!ended.iter().any(|name| hook.get(*name).is_some_and(is_so))).then_some(code);
+        let said_by = Said { code, output: output.as_bytes(), errors: b"" };
         let answer = heard(event, &said_by, Posture::Block);
         let rewritten = match &answer {
             Answer::Said { input, .. } => input.clone(),
@@ -297,6 +301,9 @@ impl Setup<'_> {
         rules.add(Verdict::Allow, &delegated(self.0), Source::Profile, cwd);
         let mut policy = Policy { rules, ..Policy::default() };
         let named = child.get("mode").or_else(|| self.0.get("launch_mode")).and_then(Value::as_str);
+        // A conversation that goes on keeps its mode, but never the one that asks nobody.
+        let recorded = self.text("recorded_mode").filter(|word| !word.starts_with("bypass"));
+        let named = named.filter(|word| *word != "unset").or(recorded).or(named);
         let modes =
             self.0.get("mode_history").and_then(Value::as_array).and_then(|modes| modes.last()).and_then(Value::as_str);
         let forbidden = self.0["parent"]["policy"]["disable_bypass"].as_bool() == Some(true)

@@ -3,7 +3,7 @@
 use super::flags;
 
 /// Programs that only look, whatever they are told, but for the flags that [`flags::turning`] knows.
-pub const LOOKS: [&str; 63] = [
+pub const LOOKS: [&str; 64] = [
     ":",
     "[",
     "[[",
@@ -41,6 +41,7 @@ pub const LOOKS: [&str; 63] = [
     "id",
     "join",
     "ls",
+    "man",
     "md5sum",
     "nl",
     "nproc",

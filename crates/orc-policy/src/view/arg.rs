@@ -83,7 +83,8 @@ impl Arg {
                     arg.glob.push(*token);
                     arg.wild = true;
                 }
-                Piece::Home(name) if name.is_empty() => {
+                // The home of whoever runs it, also by name.
+                Piece::Home(name) if name.is_empty() || home.rsplit('/').next() == Some(name) => {
                     arg.tilde = true;
                     arg.soft = true;
                     arg.glob.extend(&Glob::literal(home));
