@@ -93,6 +93,7 @@ impl Parser {
         for mut command in std::mem::take(&mut inner.commands) {
             command.reads_from = command.reads_from.map(|at| at + known);
             command.subshell = true;
+            command.span = (self.at, self.at);
             self.commands.push(command);
         }
         if known_text {
