@@ -179,11 +179,15 @@ impl Place {
 
     /// Our own repository of the source.
     pub(crate) fn store(&self) -> PathBuf {
+        self.known_store().unwrap()
+    }
+
+    /// The same, if there is one that knows its source.
+    pub(crate) fn known_store(&self) -> Option<PathBuf> {
         let repositories = self.root.join("repositories");
         let mut found = std::fs::read_dir(&repositories).unwrap().map(|entry| entry.unwrap().path());
         found
             .find(|path| std::fs::read_to_string(path.join("source")).is_ok_and(|text| Path::new(&text) == self.source))
-            .unwrap()
     }
 
     /// A file of a commit that was kept.
