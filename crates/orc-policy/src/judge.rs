@@ -196,7 +196,12 @@ impl Judge<'_> {
             }
         }
         let denies = self.policy.rules.deny.iter().chain(self.policy.above.iter().flat_map(|above| &above.deny));
-        if denies.into_iter().any(|rule| matches!(rule.pattern, Pattern::Command(_)))
+        let about_parts = |rule: &Rule| match &rule.pattern {
+            Pattern::Tool(tool) => matches!(tool.text().as_deref(), Some("Read" | "Edit" | "Write")),
+            Pattern::Agent(_) | Pattern::Value { .. } => false,
+            _ => true,
+        };
+        if denies.into_iter().any(about_parts)
             && let Some((part, why)) = self.unreadable()
         {
             floor(Verdict::Ask, "unreadable", part.clone(), format!("{part}: {why}, so a deny may be meant"));

@@ -111,6 +111,104 @@ pub fn is_interpreter(program: &str) -> bool {
     is_shell(program) || INTERPRETERS.binary_search(&plain).is_ok()
 }
 
+/// Programs whose words are no commands, though they may have the names of some: `git rm`, `docker kill`.
+pub const SETTLED: [&str; 79] = [
+    "ansible",
+    "ansible-playbook",
+    "apk",
+    "apt",
+    "apt-cache",
+    "apt-get",
+    "black",
+    "brew",
+    "buf",
+    "bun",
+    "bundle",
+    "cargo",
+    "cc",
+    "clang",
+    "cmake",
+    "composer",
+    "conda",
+    "ctest",
+    "deno",
+    "dnf",
+    "docker",
+    "docker-compose",
+    "dotnet",
+    "dpkg",
+    "eslint",
+    "ffmpeg",
+    "g++",
+    "gcc",
+    "gem",
+    "git",
+    "go",
+    "gofmt",
+    "gradle",
+    "helm",
+    "hg",
+    "jest",
+    "jj",
+    "journalctl",
+    "just",
+    "kubectl",
+    "ld",
+    "make",
+    "mix",
+    "mvn",
+    "mypy",
+    "mysql",
+    "ninja",
+    "npm",
+    "openssl",
+    "pacman",
+    "pip",
+    "pip3",
+    "pnpm",
+    "podman",
+    "poetry",
+    "pre-commit",
+    "prettier",
+    "psql",
+    "pytest",
+    "redis-cli",
+    "ruff",
+    "rustc",
+    "rustfmt",
+    "rustup",
+    "service",
+    "shellcheck",
+    "sqlite3",
+    "svn",
+    "systemctl",
+    "tar",
+    "terraform",
+    "tofu",
+    "tox",
+    "tsc",
+    "uv",
+    "vitest",
+    "yarn",
+    "yum",
+    "zip",
+];
+
+/// Whether it is known what the words of a program are. Those of any other may be a command that it starts.
+#[must_use]
+pub fn is_settled(program: &str) -> bool {
+    SETTLED.binary_search(&program).is_ok() || is_program(program)
+}
+
+/// Whether a word is the name of a program that something is known about.
+#[must_use]
+pub fn is_program(word: &str) -> bool {
+    operands(word) != Operands::Unknown
+        || is_interpreter(word)
+        || is_network(word)
+        || wrappers::WRAPPERS.iter().any(|wrapper| wrapper.words[0] == word)
+}
+
 /// Shells.
 pub const SHELLS: [&str; 11] = ["ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "zsh"];
 
@@ -246,5 +344,6 @@ mod tests {
             assert!(ordered(list), "{operands:?}");
         }
         assert!(ordered(&NETWORK) && ordered(&INTERPRETERS) && ordered(&SHELLS) && ordered(&HARMLESS));
+        assert!(ordered(&SETTLED));
     }
 }

@@ -155,7 +155,12 @@ impl Rule {
         }
         let mut best: Option<Met> = None;
         for part in &view.parts {
-            let meet = pattern.could_be(part);
+            let mut meet = pattern.could_be(part);
+            if meet == Meet::No {
+                meet = pattern.could_start(part);
+            } else if part.perhaps {
+                meet = Meet::Possible;
+            }
             if meet > best.as_ref().map_or(Meet::No, |met| met.meet) {
                 best = Some(Met { meet, part: crate::view::safe(&part.shown), excludes: false });
             }

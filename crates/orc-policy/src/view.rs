@@ -7,6 +7,7 @@ pub mod arg;
 mod command;
 mod danger;
 mod files;
+mod said;
 mod shape;
 mod wrapped;
 mod written;
@@ -122,6 +123,8 @@ pub struct Part {
     pub own_words: usize,
     /// It is written in the call, not started by another.
     pub outer: bool,
+    /// It may be no command, but words of a program that nothing is known about.
+    pub perhaps: bool,
     /// It may run in a directory outside of the copy, or in one that is not known.
     pub elsewhere: bool,
     /// It names a function that the same text defines.

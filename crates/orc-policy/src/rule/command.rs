@@ -6,7 +6,7 @@
 
 use super::read::Complaint;
 use crate::glob::{Glob, Token, fold};
-use crate::programs::{flags, is_odd, looks, same_flags};
+use crate::programs::{self, flags, is_odd, looks, same_flags};
 use crate::verdict::Verdict;
 use crate::view::{Arg, Part, Shape};
 
@@ -202,6 +202,21 @@ impl CommandPattern {
         if plain { Meet::Certain } else { by_words }
     }
 
+    /// For a deny or a question: whether a program that nothing is known about may start what it means, because its words say
+    /// so.
+    #[must_use]
+    pub fn could_start(&self, part: &Part) -> Meet {
+        let Some(first) = self.words.first().filter(|first| !first.starts_with('*')) else { return Meet::No };
+        let unknown = || part.program().is_some_and(|name| !programs::is_settled(&name));
+        let program = Glob::of_words(&fold(first));
+        let named = |word: &Arg| {
+            word.exact().is_some_and(|text| program.matches(&fold(text.rsplit('/').next().unwrap_or_default())))
+        };
+        let at = part.words.iter().skip(1).position(named).filter(|_| unknown());
+        let starts = at.map(|at| Part { words: part.words[at + 1..].to_vec(), ..Part::default() });
+        starts.map_or(Meet::No, |part| self.could_be(&part).min(Meet::Possible))
+    }
+
     /// The name of the program is not known: what is known of it fits, or not.
     fn could_be_program(&self, part: &Part, first: &str) -> Meet {
         let fits = part.words[0].glob.meets(&Glob::of_words(first));
@@ -337,10 +352,12 @@ fn word_is(word: &Arg, wanted: &str) -> Meet {
 fn flag_is(name: &str, flag: &str, wanted: &str, shape: &Shape) -> bool {
     if wanted.contains('*') {
         let glob = Glob::of_words(wanted);
+        let start = wanted.trim_end_matches('*');
         let bundled = is_bundle(name, flag) && flag[1..].chars().any(|letter| glob.matches(&format!("-{letter}")));
         return glob.matches(flag)
             || bundled
-            || long_of(name, wanted.trim_end_matches('*')).iter().any(|long| shortened(flag, long));
+            || (!start.contains('*') && shortened(flag, start))
+            || long_of(name, start).iter().any(|long| shortened(flag, long));
     }
     let same = |wanted: &str| flag == wanted || flag.split('=').next() == Some(wanted) || shortened(flag, wanted);
     if same(wanted) {

@@ -2,7 +2,7 @@
 
 use super::shape::{Shape, is_same};
 use super::wrapped::wrapper;
-use super::{Access, Arg, Part, Touch, View, danger, files};
+use super::{Access, Arg, Part, Touch, View, danger, files, said};
 use crate::glob::{Glob, Token};
 use crate::path::Around;
 use crate::programs::wrappers::inline_flags;
@@ -163,7 +163,10 @@ impl Reader {
         let is_function =
             self.parts[place].words.first().and_then(Arg::exact).is_some_and(|name| script.functions.contains(&name));
         self.parts[place].function = is_function;
-        self.input(script, simple, place, layer);
+        // What it starts reads the same.
+        for place in place..self.parts.len() {
+            self.input(script, simple, place, layer);
+        }
         place
     }
 
@@ -179,10 +182,6 @@ impl Reader {
                 || shape.has(&name, &["-c"]);
         let here = simple.redirects.iter().rev().find(|redirect| redirect.kind == RedirectKind::Here);
         let piped = simple.reads_from.and_then(|from| script.commands.get(from));
-        let script = shape.operands.iter().find(|(_, optional)| !optional).map(|(word, _)| word);
-        if script.is_some_and(|word| word.exact().is_none()) {
-            self.parts[place].opaque = Some("which script it runs is known only when it runs");
-        }
         if has_script && !shape.has(&name, &["-s"]) {
             return;
         }
@@ -194,7 +193,7 @@ impl Reader {
         }
         let text = match (here, piped) {
             (Some(here), _) => here.target.text(),
-            (None, Some(from)) => said(&from.words),
+            (None, Some(from)) => said::said(&from.words),
             (None, None) => None,
         };
         match text {
@@ -237,10 +236,20 @@ impl Reader {
             danger::removal(&name, &shape, &words, &self.around, if self.lost { &[] } else { &self.cwds });
         if let Some(wrapper) = wrapper(&name, &shape) {
             self.wrapped(place, &words, wrapper, layer);
-        } else if is_interpreter(&name)
-            && inline_flags(&name).iter().any(|flag| shape.written().iter().any(|word| word == flag))
-        {
-            self.parts[place].opaque = Some("it runs text of a language that is not looked into");
+        } else if is_interpreter(&name) {
+            let script = shape.operands.iter().find(|(_, optional)| !optional).map(|(word, _)| word);
+            let inline = inline_flags(&name);
+            let by_word = shape.subcommand().is_some_and(|word| inline.contains(&word.as_str()));
+            self.parts[place].opaque = if by_word || shape.has(&name, inline) {
+                Some("it runs text of a language that is not looked into")
+            } else if script.is_some_and(|word| word.exact().is_none()) {
+                Some("which script it runs is known only when it runs")
+            } else {
+                None
+            };
+        }
+        if !programs::is_settled(&name) {
+            self.perhaps(&words, layer);
         }
         if matches!(name.as_str(), "eval" | "source" | ".") && self.parts[place].inner.is_empty() {
             self.parts[place].opaque = Some("it runs what is known only when it runs");
@@ -278,8 +287,11 @@ impl Reader {
         let words: Vec<(&Arg, bool)> = shape.operands.iter().map(|(word, optional)| (word, *optional)).collect();
         let scripted = shape.has(name, &["-e", "--regexp", "--expression", "-f", "--file"]);
         let mut touches = Vec::new();
+        // What becomes several words may become none.
+        let sure = words.iter().rposition(|(word, _)| !word.splits).unwrap_or(0);
         for (at, (word, optional)) in words.iter().enumerate() {
-            let place = Place { at, last: at > 0 && at + 1 == words.len(), scripted, optional: *optional };
+            let place =
+                Place { at, last: at > 0 && at >= sure, end: at + 1 == words.len(), scripted, optional: *optional };
             for access in accesses(name, place) {
                 touches.extend(self.touches(word, *access, !optional));
             }
@@ -349,8 +361,10 @@ impl Reader {
 #[derive(Clone, Copy)]
 struct Place {
     at: usize,
-    /// It is the last one, and not the first.
+    /// It may be the last one, and is not the first.
     last: bool,
+    /// It is the last one as it is written.
+    end: bool,
     /// A flag has the pattern or the script, so no operand is one.
     scripted: bool,
     /// It may belong to the flag before it.
@@ -372,7 +386,8 @@ fn accesses(name: &str, place: Place) -> &'static [Access] {
         Operands::ModeThenWrites if place.at == 0 => &[],
         Operands::Writes | Operands::ModeThenWrites => &[Access::Write],
         Operands::Deletes => &[Access::Delete],
-        Operands::Copies | Operands::Moves if place.last => &[Access::Write],
+        Operands::Copies | Operands::Moves if place.last && place.end => &[Access::Write],
+        Operands::Copies | Operands::Moves if place.last => &[Access::Read, Access::Write],
         Operands::Moves => &[Access::Read, Access::Delete],
         Operands::Links | Operands::ReadsThenWrites if place.at > 0 => &[Access::Write],
         Operands::Reads
@@ -409,18 +424,6 @@ fn candidates(word: &Arg) -> Vec<Arg> {
         }
     }
     found
-}
-
-/// What `echo` and `printf` say, when it is known.
-fn said(words: &[Word]) -> Option<String> {
-    let (program, rest) = words.split_first()?;
-    let program = program.text()?;
-    let words: Option<Vec<String>> = rest.iter().map(Word::text).collect();
-    match program.as_str() {
-        "echo" => words.map(|words| words.join(" ")),
-        "printf" => words.map(|words| words.join("\n").replace("\\n", "\n")),
-        _ => None,
-    }
 }
 
 fn reaches(name: &str, shape: &Shape) -> Vec<super::Reach> {
