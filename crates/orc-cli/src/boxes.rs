@@ -278,6 +278,10 @@ impl Worktrees for OnDemand {
         self.call(|worktrees| worktrees.release(run))
     }
 
+    fn discard(&self, conversation: Conversation, run: RunId) -> BoxFuture<'_, Result<(), WorktreeError>> {
+        self.call(|worktrees| worktrees.discard(conversation, run))
+    }
+
     fn join(&self, conversation: Conversation, copy: PrivateCopy) -> BoxFuture<'_, Result<Tree, WorktreeError>> {
         self.call(|worktrees| worktrees.join(conversation, copy))
     }

@@ -287,6 +287,10 @@ pub trait Worktrees: Send + Sync {
     /// Gives the lease of a run back without keeping anything: its copy stays as it is, unsaved.
     fn release(&self, run: RunId) -> BoxFuture<'_, Result<(), WorktreeError>>;
 
+    /// Removes the copy and the caches of a run with whatever is in them: it only looked, under a flow that there never was, so
+    /// that nobody can want any of it. A copy that another run had last stays.
+    fn discard(&self, conversation: Conversation, run: RunId) -> BoxFuture<'_, Result<(), WorktreeError>>;
+
     /// Merges without a copy, and holds the result by a reference of the conversation.
     fn join(&self, conversation: Conversation, copy: PrivateCopy) -> BoxFuture<'_, Result<Tree, WorktreeError>>;
 

@@ -3,7 +3,7 @@
 //! A copy goes when references hold what is in it, or when it is proven that nothing is; what is unsaved is rescued first,
 //! and one that cannot be rescued stays. It is moved aside at once and given back to the disk in the background; the bytes
 //! are counted before: the blocks of its own files, of a snapshot those that no other has. What has no row that can be
-//! read is never touched, and said. A ground goes when no copy stands on it, a reference of a result only when somebody
+//! read is never touched, and said. Only a copy that somebody made to look at it is thrown away unseen. A ground goes when no copy stands on it, a reference of a result only when somebody
 //! says that its flow is forgotten.
 
 use std::collections::BTreeSet;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use orc_domain::ids::FlowId;
+use orc_domain::ids::{FlowId, RunId};
 use orc_domain::tree::{CommitId, Repository, Tip};
-use orc_ports::worktrees::{Freed, Owners, SavedRef, WorktreeError};
+use orc_ports::worktrees::{Conversation, Freed, Owners, SavedRef, WorktreeError};
 
 use crate::inside::with_cause;
 use crate::manifest::{Content, Manifest};
@@ -70,6 +70,26 @@ impl Trees {
         self.remove_later(gone);
         freed.copies += 1;
         Ok(())
+    }
+
+    /// Removes the copy and the caches of a run that only looked, without asking what is in them.
+    pub(crate) fn discard(&self, conversation: &Conversation, run: RunId) -> Result<(), WorktreeError> {
+        let directory = self.directory_of(conversation);
+        let lock = self.locks.of(&directory);
+        let _held = held(&lock);
+        if let Some(found) = Manifest::read(&directory)? {
+            if found.run != run {
+                let what = format!("the copy of `{}` is in use by {}", conversation.path, found.run);
+                return Err(WorktreeError::Box { what });
+            }
+            let gone = self.throw_copy(&directory, &found)?;
+            self.remove_later(gone);
+        }
+        self.drop_caches(run)?;
+        let flow = conversation.flow.file_name();
+        // Another copy of it keeps its directory.
+        drop(std::fs::remove_dir(self.root.join("copies").join(&flow)));
+        self.remove(&self.root.join("homes").join(flow)).map(drop)
     }
 
     /// Bytes of disk that are a copy's own.

@@ -331,6 +331,10 @@ impl Worktrees for GitWorktrees {
         self.call(move |trees| trees.drop_caches(run).and(trees.release(run)))
     }
 
+    fn discard(&self, conversation: Conversation, run: RunId) -> BoxFuture<'_, Result<(), WorktreeError>> {
+        self.call(move |trees| trees.discard(&conversation, run))
+    }
+
     fn join(&self, conversation: Conversation, copy: PrivateCopy) -> BoxFuture<'_, Result<Tree, WorktreeError>> {
         self.call(move |trees| trees.join(&conversation, &copy))
     }

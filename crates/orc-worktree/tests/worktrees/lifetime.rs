@@ -42,6 +42,25 @@ fn a_lease_lasts_as_long_as_its_run_or_its_instance() {
 }
 
 #[test]
+fn a_copy_that_was_only_looked_at_goes_with_what_is_in_it_and_no_other() {
+    check_each(|place| {
+        let (one, two) = (place.step("one", &[], "echo 1 >one"), place.step("two", &[], "echo 2 >two"));
+        let copy = place.copy(&[("one", &one), ("two", &two)]);
+        let known = place.references("refs/orc");
+        let prepared = place.prepare("look", &copy);
+        place.work(&prepared, "echo x >x; git add x; git stash -q; chmod 0 one; cat two");
+        let refused =
+            wait(place.trees().discard(place.conversation("one"), place.run("look"))).unwrap_err().to_string();
+        assert!(refused.contains("in use by"), "{refused}");
+        for _ in 0..2 {
+            wait(place.trees().discard(place.conversation("look"), place.run("look"))).unwrap();
+            assert_eq!((state(place, "look"), state(place, "one")), (None, Some(CopyState::Saved)));
+            assert_eq!(place.references("refs/orc"), known, "nothing of it is rescued");
+        }
+    });
+}
+
+#[test]
 fn a_copy_that_does_not_go_on_is_made_anew_and_what_was_in_it_is_rescued() {
     check_each(|place| {
         let copy = place.copy(&[]);
