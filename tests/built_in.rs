@@ -5,6 +5,8 @@
 //! about.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+#[path = "built_in/again.rs"]
+mod again;
 #[path = "built_in/asked.rs"]
 mod asked;
 #[path = "built_in/deaths.rs"]

@@ -14,7 +14,7 @@ use orc_domain::time::Millis;
 
 pub(crate) use self::costs::{CostsArgs, FigureArgs, FigureForm};
 pub(crate) use self::db::{DbCommand, RemoveArgs};
-pub(crate) use self::logs::{ExportArgs, LogsArgs};
+pub(crate) use self::logs::{ExportArgs, LogsArgs, ReplayArgs};
 pub(crate) use self::permissions::{JudgeArgs, LintArgs, PermissionsCommand, RuleArgs, TestArgs};
 pub(crate) use self::worktrees::{DoctorArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs};
 use crate::output::OutputArgs;
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     /// All that is known of a run, as one JSON document
     #[command(after_help = examples::EXPORT)]
     Export(ExportArgs),
-    /// A recorded run of the built-in agent again, without a model and without tools; the first difference is named
+    /// A recorded run of the built-in agent again, without a model; what differs is named. With `--tools` its tools too
     #[command(after_help = examples::REPLAY)]
     Replay(ReplayArgs),
     /// Ask an agent something: a flow of one step
@@ -186,14 +186,6 @@ pub(crate) struct DemoArgs {
     /// Let this model do it instead of a script, such as `claude-sonnet-4-5` or `gpt-5`; its provider's key must be set
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReplayArgs {
-    /// A run, by id or a unique ending of it
-    pub(crate) id: String,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 //! Thin: nothing is decided here. Of each thing that is heard the order is: the brain says what to do, the record has what
 //! was heard (and the disk, before anything that changes something begins), then it is done.
 
-mod room;
+pub(crate) mod room;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::brain::{Act, Brain, End, Event, Heard, StopWord};
 use crate::events;
 use crate::gate::{self, Gate, Says};
 use crate::hands::RESOLVE;
-use crate::place::{Place, PlaceError};
+use crate::place::{Place, PlaceError, Progress};
 use crate::record::{Entry, Print, Record, RecordError};
 use crate::talk::{CallFailure, Question, Said, ToolCall, ToolInput};
 use crate::tools;
@@ -76,6 +76,17 @@ pub(crate) struct Spawn {
     /// What it is asked.
     pub(crate) prompt: String,
     /// What was answered about a call of it: it goes on where it was.
+    pub(crate) answer: Option<CallAnswer>,
+}
+
+/// A tool to have done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Lift {
+    /// The call.
+    pub(crate) call: ToolCall,
+    /// Stamps of files that were seen.
+    pub(crate) seen: BTreeMap<String, String>,
+    /// What was answered about it.
     pub(crate) answer: Option<CallAnswer>,
 }
 
@@ -198,7 +209,7 @@ impl Driver {
             Act::HangUp => way.saying = None,
             Act::Use { call, seen, answer, .. } => {
                 let cancel = way.cancels.entry(call.id.clone()).or_default().clone();
-                way.doing.push(self.fit(self.lift(call, (seen, answer), cancel), &way.room));
+                way.doing.push(self.fit(self.lift(Lift { call, seen, answer }, cancel), &way.room));
             }
             Act::Spawn { call, agent, prompt, answer } => {
                 let cancel = way.cancels.entry(call.id.clone()).or_default().clone();
@@ -273,45 +284,15 @@ impl Driver {
         .boxed()
     }
 
-    fn lift(
-        &self,
-        call: ToolCall,
-        (seen, answer): (BTreeMap<String, String>, Option<CallAnswer>),
-        cancel: CancellationToken,
-    ) -> Doing {
+    fn lift(&self, wanted: Lift, cancel: CancellationToken) -> Doing {
         let gate = Arc::clone(&self.gate);
         let (place, say, clock) = (Arc::clone(&self.place), Arc::clone(&self.say), Arc::clone(&self.clock));
-        let ToolCall { id, name, input } = call.clone();
-        let input = match input {
-            ToolInput::Json(input) => input,
-            ToolInput::Broken(text) => Value::String(text),
-        };
-        let shown = (name.clone(), id.clone());
+        let shown = (wanted.call.name.clone(), wanted.call.id.clone());
         let progress = Arc::new(move |text: String| {
             let line = json!({ "type": "tool", "name": shown.0, "state": "progress", "id": shown.1, "text": text });
             say(clock.now(), &line.to_string());
         });
-        async move {
-            let bounds = tools::bounds(&name);
-            let done = async {
-                let without = match says(&gate, &call, answer.as_ref(), &*place).await? {
-                    Says::Pass { without } => without,
-                    Says::Refuse { text } => return Ok(Err(Heard::Result { call: id.clone(), text, failed: true, seen: BTreeMap::new() })),
-                    Says::Ask { asked, text } => return Ok(Err(Heard::Asked { call: id.clone(), asked, text, below: false })),
-                };
-                place.lift(Use { name, input, seen, without }, bounds, progress, cancel).await.map(Ok)
-            };
-            match done.await {
-                Ok(Err(heard)) => heard,
-                Ok(Ok(Used { text, failed, seen, .. })) => Heard::Result { call: id, text, failed, seen },
-                Err(PlaceError::Lost { why }) => {
-                    let text = format!("Interrupted: what does the tools ended in the middle ({why}). Look at what is there before you do it again.");
-                    Heard::Result { call: id, text, failed: true, seen: BTreeMap::new() }
-                }
-                Err(PlaceError::Broken { why }) => Heard::Broke { call: id, why },
-            }
-        }
-        .boxed()
+        async move { lift(&*place, &gate, wanted, progress, cancel).await }.boxed()
     }
 
     fn ended(&mut self, stop: Option<AgentStop>, way: &UnderWay) -> Result<(), RecordError> {
@@ -331,6 +312,56 @@ impl Driver {
         let event = Event::Error { family: ErrorFamily::SandboxInfrastructure, message: message.clone() };
         (self.say)(self.clock.now(), &events::line(&event).to_string());
         Ended { trouble: Some(message), ..ended }
+    }
+}
+
+/// Has a tool done, if it may be; what is heard of it.
+pub(crate) async fn lift(
+    place: &dyn Place,
+    gate: &Gate,
+    Lift { call, seen, answer }: Lift,
+    progress: Progress,
+    cancel: CancellationToken,
+) -> Heard {
+    let bounds = tools::bounds(&call.name);
+    let done = async {
+        let without = match says(gate, &call, answer.as_ref(), place).await? {
+            Says::Pass { without } => without,
+            Says::Refuse { text } => return Ok(Used { text, failed: true, ..Used::default() }),
+            Says::Ask { asked, text } => return Err(NotDone::Asked(asked, text)),
+        };
+        let input = match call.input.clone() {
+            ToolInput::Json(input) => input,
+            ToolInput::Broken(text) => Value::String(text),
+        };
+        let wanted = Use { name: call.name.clone(), input, seen, without };
+        Ok(place.lift(wanted, bounds, progress, cancel).await?)
+    };
+    let (done, call) = (done.await, call.id.clone());
+    match done {
+        Ok(Used { text, failed, seen, .. }) => Heard::Result { call, text, failed, seen },
+        Err(NotDone::Asked(asked, text)) => Heard::Asked { call, asked, text, below: false },
+        Err(NotDone::Place(PlaceError::Lost { why })) => {
+            let text = format!(
+                "Interrupted: what does the tools ended in the middle ({why}). Look at what is there before you do it again."
+            );
+            Heard::Result { call, text, failed: true, seen: BTreeMap::new() }
+        }
+        Err(NotDone::Place(PlaceError::Broken { why })) => Heard::Broke { call, why },
+    }
+}
+
+/// Why a call has no result.
+enum NotDone {
+    /// Somebody is asked first.
+    Asked(AskedCall, String),
+    /// Nobody could do it.
+    Place(PlaceError),
+}
+
+impl From<PlaceError> for NotDone {
+    fn from(error: PlaceError) -> Self {
+        Self::Place(error)
     }
 }
 

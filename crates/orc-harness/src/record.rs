@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use orc_domain::ids::RunId;
 use orc_domain::time::Timestamp;
+use orc_ports::harness::Outset;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -50,6 +51,9 @@ pub enum Entry {
     Run {
         /// Which.
         run: RunId,
+        /// What it began with; none: what the run has that started it, or it is of an earlier version.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outset: Option<Box<Outset>>,
     },
     /// The loop heard something.
     Heard {

@@ -1,7 +1,13 @@
 //! Runs a recorded run again: everything from outside comes from the record, the loop is the real one. Each question that it
 //! asks must be the recorded one, each event that it tells must be the recorded one; the first that differs is named.
+//!
+//! [`tools`] beside that uses the tools again, in a place like the one that the run began in.
 
-use std::collections::VecDeque;
+mod same;
+pub mod tools;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 
 use orc_domain::agent::AgentStop;
 use orc_domain::ids::RunId;
@@ -74,6 +80,8 @@ struct Going {
     known: usize,
     stream: Stream,
     events: Vec<String>,
+    /// With which event, from 1, a call was done.
+    done: BTreeMap<String, usize>,
     end: Option<Option<AgentStop>>,
 }
 
@@ -82,49 +90,84 @@ struct Going {
 /// # Errors
 /// [`ReplayError`]: the first difference.
 pub fn replay(lines: &[Line], run: RunId) -> Result<Replayed, ReplayError> {
-    let no_beginning = |why: String| ReplayError::Beginning { why };
-    let settings = lines.iter().find_map(|line| match &line.entry {
-        Entry::Began { settings } => Some((**settings).clone()),
-        _ => None,
-    });
-    let settings = settings.ok_or_else(|| no_beginning("nothing says what it works with".to_owned()))?;
-    let mut brain = Brain::new(settings).map_err(|error| no_beginning(format!("{error}: {}", error.source)))?;
-    let mut going: Option<Going> = None;
+    let mut again = Again::begin(lines, run)?;
     for line in lines {
-        match (&line.entry, &mut going) {
-            (Entry::Run { run: next }, None) if *next == run => {
-                going = Some(Going { known: brain.messages().len(), ..Going::default() });
+        if again.hear(line)?.is_break() {
+            break;
+        }
+    }
+    again.end()
+}
+
+/// A run on its way through its record.
+struct Again {
+    run: RunId,
+    brain: Brain,
+    going: Option<Going>,
+    ended: bool,
+}
+
+impl Again {
+    fn begin(lines: &[Line], run: RunId) -> Result<Self, ReplayError> {
+        let no_beginning = |why: String| ReplayError::Beginning { why };
+        let settings = lines.iter().find_map(|line| match &line.entry {
+            Entry::Began { settings } => Some((**settings).clone()),
+            _ => None,
+        });
+        let settings = settings.ok_or_else(|| no_beginning("nothing says what it works with".to_owned()))?;
+        let brain = Brain::new(settings).map_err(|error| no_beginning(format!("{error}: {}", error.source)))?;
+        Ok(Self { run, brain, going: None, ended: false })
+    }
+
+    /// Takes the next line in; what its hands are to do because of it. A break: of this run there is no more.
+    fn hear(&mut self, line: &Line) -> Result<ControlFlow<(), Vec<Act>>, ReplayError> {
+        let mut acts = Vec::new();
+        match (&line.entry, &mut self.going) {
+            (Entry::Run { run, .. }, None) if *run == self.run => {
+                self.going = Some(Going { known: self.brain.messages().len(), ..Going::default() });
             }
-            (Entry::Run { .. }, Some(_)) => break,
-            (Entry::Heard { heard }, None) => drop(brain.hear(heard.clone())),
-            (Entry::Heard { heard }, Some(going)) => going.take(brain.hear(heard.clone())),
+            (Entry::Run { .. }, Some(_)) => return Ok(ControlFlow::Break(())),
+            (Entry::Heard { heard }, None) => drop(self.brain.hear(heard.clone())),
+            (Entry::Heard { heard }, Some(going)) => acts = going.take(self.brain.hear(heard.clone())),
             (Entry::Asked { question }, Some(going)) => going.compare(line.seq, question)?,
             (Entry::Ended { stop, events }, Some(going)) => {
                 going.compare_end(stop.as_deref(), events)?;
-                return Ok(Replayed { questions: going.asked, events: std::mem::take(&mut going.events), ended: true });
+                self.ended = true;
+                return Ok(ControlFlow::Break(()));
             }
             _ => {}
         }
+        Ok(ControlFlow::Continue(acts))
     }
-    let going = going.ok_or(ReplayError::NoRun { run })?;
-    Ok(Replayed { questions: going.asked, events: going.events, ended: false })
+
+    fn end(self) -> Result<Replayed, ReplayError> {
+        let going = self.going.ok_or(ReplayError::NoRun { run: self.run })?;
+        Ok(Replayed { questions: going.asked, events: going.events, ended: self.ended })
+    }
 }
 
 impl Going {
-    fn take(&mut self, acts: Vec<Act>) {
+    /// Does what can be done here; the rest is for hands.
+    fn take(&mut self, acts: Vec<Act>) -> Vec<Act> {
+        let mut rest = Vec::new();
         for act in acts {
             match act {
                 Act::Ask(question) => self.questions.push_back(*question),
                 Act::Tell(event) => self.tell(&event),
                 Act::End(End { stop }) => self.end = Some(stop),
-                Act::HangUp | Act::Use { .. } | Act::Spawn { .. } | Act::Cancel { .. } => {}
+                Act::HangUp => {}
+                Act::Use { .. } | Act::Spawn { .. } | Act::Cancel { .. } => rest.push(act),
             }
         }
+        rest
     }
 
     fn tell(&mut self, event: &Event) {
         let line = self.stream.push(event);
         self.events.push(line);
+        if let Event::Done { call, .. } = event {
+            self.done.insert(call.clone(), self.events.len());
+        }
     }
 
     fn compare(&mut self, line: u64, recorded: &Print) -> Result<(), ReplayError> {

@@ -236,7 +236,7 @@ async fn prepare(
     (mut record, lines): (Record, &[Line]),
     (place, say): (&Arc<dyn Place>, &Say),
 ) -> Result<(Driver, Vec<Heard>), String> {
-    let Begin { start, prompt, wake, workers, above, place: launch, record: path, at, .. } = begin;
+    let Begin { start, prompt, wake, workers, above, place: launch, outset, record: path, at, .. } = begin;
     let hosts = launch.confinement.as_ref().map(|boxed| boxed.network.iter().cloned().collect()).unwrap_or_default();
     let directory = launch.directory.display().to_string();
     let wanted = Wanted { directory, hosts, at, git: built_in.git, memory: built_in.memory };
@@ -258,7 +258,8 @@ async fn prepare(
             brain.hear(heard.clone());
         }
     }
-    record.append(shared.clock.now(), Entry::Run { run: launch.run }).map_err(failed)?;
+    let run = Entry::Run { run: launch.run, outset: Some(Box::new(outset)) };
+    record.append(shared.clock.now(), run).map_err(failed)?;
     let first_heard = answered(&brain, &start.wake, &gate);
     let messages = start.wake.messages.iter().map(|letter| letter.id.clone()).collect();
     let text = if is_new { format!("{}\n\n{prompt}", context::opening(&facts)) } else { wake };
@@ -294,7 +295,8 @@ fn gate_of(profile: &Profile, above: &[Above], launch: &Launch, lines: &[Line]) 
     Ok(gate)
 }
 
-fn grounds_of(launch: &Launch) -> Grounds {
+/// Where an agent works that is in this place.
+pub(crate) fn grounds_of(launch: &Launch) -> Grounds {
     Grounds {
         directory: launch.directory.display().to_string(),
         home: launch.env.get("HOME").cloned().unwrap_or_default(),

@@ -4,6 +4,7 @@
 //! once everything that the run started is proven gone. What it does is told as lines of the vocabulary of agent programs,
 //! to the run's log and tap. A harness never decides about a run: it does not retry, and does not judge what came of it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
@@ -13,9 +14,25 @@ use orc_domain::permission::Above;
 use orc_domain::profile::Profile;
 use orc_domain::run::Process;
 use orc_domain::time::{Millis, Timestamp};
+use orc_domain::tree::Place;
+use serde::{Deserialize, Serialize};
 
 use crate::adapter::AgentStart;
 use crate::executor::{Launch, Reports};
+
+/// What a run began with beside its conversation: enough to lay out another place like its own, and to judge calls there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outset {
+    /// Its copy and its box, with every choice already made.
+    pub place: Place,
+    /// Its variables, without what the machine, the box and secrets add.
+    pub env: BTreeMap<String, String>,
+    /// Who it is.
+    pub profile: Profile,
+    /// Who is above it, and what they let it do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<Above>,
+}
 
 /// A run that is to begin.
 pub struct Begin {
@@ -31,6 +48,8 @@ pub struct Begin {
     pub above: Vec<Above>,
     /// The box, the directory, the environment, the log and the tap of the run; `argv` and `stdin` are the harness's own.
     pub place: Launch,
+    /// The same as it was decided, for the record.
+    pub outset: Outset,
     /// The record of its conversation; made if missing.
     pub record: PathBuf,
     /// Whether it goes on in the conversation that is recorded; else a record that is there is put aside.

@@ -12,7 +12,7 @@ use orc_domain::run::{AgentStop, Cause, ErrorFamily, Failure, Message, WakeReaso
 use orc_domain::value::Text;
 use orc_ports::adapter::{AgentStart, Letter, Names, PrepareError, Prepared, Wake};
 use orc_ports::executor::{Launch, Limits};
-use orc_ports::harness::{Begin, BeginError};
+use orc_ports::harness::{Begin, BeginError, Outset};
 use orc_ports::log::{LogKind, LogLine};
 
 use crate::ears::Ear;
@@ -43,10 +43,11 @@ pub(crate) async fn launch(
         WakeReason::Recovery { lost } if !is_built_in(&call) => tail_of_log(shell, flow, *lost).await,
         _ => None,
     };
-    let (place, env, path) = (call.place.clone(), call.env.clone(), call.path.clone());
+    let (place, own, path) = (call.place.clone(), call.env.clone(), call.path.clone());
     let told = call.prompt.iter().map(|part| part.text.as_str()).collect();
-    let who = Who { flow, run, path: &path, attempt: call.attempt, agent: Some(&call.profile.name), told };
-    let settled = places::settle(shell, &who, place, env).await;
+    let agent = Some(call.profile.name.as_str());
+    let who = Who { flow, lies: flow, run, path: &path, attempt: call.attempt, agent, told };
+    let settled = places::settle(shell, &who, place.clone(), own.clone()).await;
     let not_begun = |ending| Input::RunEnded { run, ending, told: Some(nothing_told()) };
     let mut settled = settled.map_err(not_begun)?;
     let secrets = shell.shape.boxes.redacted();
@@ -55,11 +56,11 @@ pub(crate) async fn launch(
     let Settled { directory, confinement, env, conflict } = settled;
     let built_in = is_built_in(&call).then(|| (call.goes_on, call.workers.clone(), call.above.clone()));
     let start = start_of(flow, run, call, (continuation, conflict));
-    let Prepared { argv, env: own, stdin, listener } =
+    let Prepared { argv, env: told, stdin, listener } =
         shell.adapter.prepare(&start).map_err(|error| not_prepared(run, &error))?;
     let ear = Ear::new(flow, run, listener, metered);
     let mut whole = env;
-    whole.extend(own);
+    whole.extend(told.clone());
     let launch = Launch {
         run,
         argv,
@@ -80,7 +81,9 @@ pub(crate) async fn launch(
     let unasked = AgentStart { prompt: Vec::new(), ..start.clone() };
     let woken = shell.adapter.prepare(&unasked).map_err(|error| not_prepared(run, &error))?;
     let (prompt, wake) = (text(launch.stdin.as_deref()), text(Some(&woken.stdin)));
+    let env = own.into_iter().chain(told).collect();
     let begin = Begin {
+        outset: Outset { place, env, profile: start.profile.clone(), above: above.clone() },
         prompt,
         wake,
         workers,

@@ -272,7 +272,7 @@ async fn join(shell: &Arc<Shell>, flow: FlowId, run: RunId, (path, copy): (StepP
 
 async fn launch_of(shell: &Shell, flow: FlowId, run: RunId, command: Command) -> Result<Launch, Input> {
     let Command { argv, place, env, path, attempt } = command;
-    let who = Who { flow, run, path: &path, attempt, agent: None, told: Vec::new() };
+    let who = Who { flow, lies: flow, run, path: &path, attempt, agent: None, told: Vec::new() };
     let settled = places::settle(shell, &who, place, env).await;
     let settled = settled.map_err(|ending| Input::RunEnded { run, ending, told: None })?;
     let Settled { directory, confinement, env, .. } = settled;

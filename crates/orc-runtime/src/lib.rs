@@ -22,6 +22,7 @@ mod ears;
 mod endings;
 mod flow_loop;
 mod follow;
+pub mod fresh;
 mod groups;
 mod leftovers;
 mod models;

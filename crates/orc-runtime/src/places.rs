@@ -19,8 +19,10 @@ use orc_domain::principal::Principal;
 use orc_domain::run::{Cause, ErrorFamily, Failure};
 use orc_domain::tree::{Place, PrivateCopy, Tree};
 use orc_ports::executor::{BoxLimits, Confinement, Mount, Secrets, Source};
-use orc_ports::worktrees::{Conversation, Harvest, Prepared, WorktreeError};
+use orc_ports::reader::Reader;
+use orc_ports::worktrees::{Conversation, Harvest, Prepared, WorktreeError, Worktrees};
 
+use crate::data_dir::DataDir;
 use crate::run_log;
 use crate::shell::{Shell, chain};
 
@@ -106,9 +108,20 @@ impl BoxShape {
     }
 }
 
+/// What places are laid out with.
+#[derive(Clone, Copy)]
+pub(crate) struct Means<'a> {
+    pub(crate) worktrees: &'a dyn Worktrees,
+    pub(crate) reader: &'a dyn Reader,
+    pub(crate) data: &'a DataDir,
+    pub(crate) boxes: &'a BoxShape,
+}
+
 /// Whose place it is.
 pub(crate) struct Who<'a> {
     pub(crate) flow: FlowId,
+    /// Under whose name copy and files lie: its flow's, but of a place that is like one that there was.
+    pub(crate) lies: FlowId,
     pub(crate) run: RunId,
     pub(crate) path: &'a StepPath,
     pub(crate) attempt: u32,
@@ -150,34 +163,44 @@ pub(crate) async fn settle(
     place: Place,
     own: BTreeMap<String, String>,
 ) -> Result<Settled, Ending> {
-    let (copy, rules) = match place {
+    let means = shell.means();
+    let (settled, left) = match place {
         Place::InPlace { directory } => {
             let mut env = shell.shape.host_env.clone();
             env.extend(own);
             let directory = PathBuf::from(directory);
-            let left = left(shell, who, None, Some(directory.clone())).await.map_err(|detail| not_started(&detail))?;
-            shell.places.enter(who.run, left);
-            return Ok(Settled { directory, confinement: None, env, conflict: None });
+            let left = left(means, who, None, Some(directory.clone())).await.map_err(|detail| not_started(&detail))?;
+            (Settled { directory, confinement: None, env, conflict: None }, left)
         }
-        Place::Boxed { copy, rules } => (copy, rules),
+        Place::Boxed { copy, rules } => lay_out(means, who, (copy, rules), own).await?,
     };
-    if let Some(excess) = (shell.shape.boxes.ceiling.0)(&rules) {
+    shell.places.enter(who.run, left);
+    Ok(settled)
+}
+
+/// The same of a place in a box, whoever it is for; with what is to be kept of it.
+pub(crate) async fn lay_out(
+    means: Means<'_>,
+    who: &Who<'_>,
+    (copy, rules): (Option<PrivateCopy>, BoxRules),
+    own: BTreeMap<String, String>,
+) -> Result<(Settled, Left), Ending> {
+    let Means { worktrees, data, boxes, .. } = means;
+    if let Some(excess) = (boxes.ceiling.0)(&rules) {
         return Err(not_allowed(excess));
     }
-    let conversation = Conversation { flow: who.flow, path: who.path.clone() };
+    let conversation = Conversation { flow: who.lies, path: who.path.clone() };
     let prepared = match copy.clone() {
-        Some(copy) => {
-            shell.worktrees.prepare(conversation, who.run, copy).await.map_err(|error| not_prepared(&error))?
-        }
-        None => empty(shell, who).map_err(|detail| not_started(&detail))?,
+        Some(copy) => worktrees.prepare(conversation, who.run, copy).await.map_err(|error| not_prepared(&error))?,
+        None => empty(data, who).map_err(|detail| not_started(&detail))?,
     };
     let directory = prepared.mounts.iter().find_map(|mount| match &mount.source {
         Source::Path(path) if copy.is_none() => Some(path.clone()),
         Source::Path(_) | Source::Layers { .. } => None,
     });
-    let mut left = left(shell, who, copy.clone(), directory).await.map_err(|detail| not_started(&detail))?;
+    let mut left = left(means, who, copy.clone(), directory).await.map_err(|detail| not_started(&detail))?;
     left.caches = !rules.cache.is_empty();
-    let mut env = environment(&shell.shape.boxes, &rules, own).map_err(|detail| not_started(&detail))?;
+    let mut env = environment(boxes, &rules, own).map_err(|detail| not_started(&detail))?;
     name_author(&mut env, &left);
     let mut mounts = prepared.mounts;
     let repositories = copy.map(|copy| copy.repositories).unwrap_or_default();
@@ -186,32 +209,31 @@ pub(crate) async fn settle(
         for name in &names {
             env.insert(format!("ORC_CACHE_{}", variable_name(name)), format!("/cache/{name}"));
         }
-        let caches = shell.worktrees.caches(who.run, repositories, names).await;
+        let caches = worktrees.caches(who.run, repositories, names).await;
         mounts.extend(caches.map_err(|error| not_prepared(&error))?);
     }
-    mounts.extend(ruled(&shell.shape.boxes, &rules).map_err(|detail| not_started(&detail))?);
+    mounts.extend(ruled(boxes, &rules).map_err(|detail| not_started(&detail))?);
     let texts = env.values().map(String::as_str).chain(who.told.iter().copied());
-    for path in handed(&shell.data.kept(), texts) {
-        if is_kin(shell, who.flow, &path).await {
+    for path in handed(&data.kept(), texts) {
+        if is_kin(means.reader, who.flow, &path).await {
             mounts.push(Mount { source: Source::Path(path.clone()), at: path, writable: false });
         }
     }
     let confinement = Confinement {
-        masked: masked(&shell.shape.boxes, &mounts),
+        masked: masked(boxes, &mounts),
         mounts,
-        home: shell.data.home(who.flow, who.path),
+        home: data.home(who.lies, who.path),
         network: rules.network,
         doors: Vec::new(),
-        limits: shell.shape.boxes.limits,
+        limits: boxes.limits,
     };
-    shell.places.enter(who.run, left);
     let conflict = prepared.conflict.map(|conflict| conflict.to_string());
-    Ok(Settled { directory: prepared.directory, confinement: Some(Box::new(confinement)), env, conflict })
+    Ok((Settled { directory: prepared.directory, confinement: Some(Box::new(confinement)), env, conflict }, left))
 }
 
 /// A directory of the step's own with nothing in it.
-fn empty(shell: &Shell, who: &Who<'_>) -> Result<Prepared, String> {
-    let directory = shell.data.work(who.flow, who.path);
+fn empty(data: &DataDir, who: &Who<'_>) -> Result<Prepared, String> {
+    let directory = data.work(who.lies, who.path);
     // A command begins anew each time, as it would in a copy; an agent finds what it left.
     let emptied = if who.agent.is_some() { Ok(()) } else { std::fs::remove_dir_all(&directory) };
     let emptied =
@@ -225,14 +247,14 @@ fn empty(shell: &Shell, who: &Who<'_>) -> Result<Prepared, String> {
 }
 
 async fn left(
-    shell: &Shell,
+    means: Means<'_>,
     who: &Who<'_>,
     copy: Option<PrivateCopy>,
     directory: Option<PathBuf>,
 ) -> Result<Left, String> {
-    let boxes = &shell.shape.boxes;
+    let boxes = means.boxes;
     let spec = match &copy {
-        Some(_) => shell.reader.flow_head(who.flow).await.ok().flatten().map(|(spec, _)| spec),
+        Some(_) => means.reader.flow_head(who.flow).await.ok().flatten().map(|(spec, _)| spec),
         None => None,
     };
     let (workspace, name) = match &spec {
@@ -246,7 +268,7 @@ async fn left(
     let author = author.map_err(|error| format!("nobody can be named as author of commits: {error}"))?;
     let trailers = spec.and_then(|spec| (boxes.co_author.0)(&spec.requested_by)).into_iter().collect();
     Ok(Left {
-        conversation: Conversation { flow: who.flow, path: who.path.clone() },
+        conversation: Conversation { flow: who.lies, path: who.path.clone() },
         run: who.run,
         attempt: who.attempt,
         copy,
@@ -353,10 +375,10 @@ fn handed<'a>(kept: &Path, texts: impl Iterator<Item = &'a str>) -> BTreeSet<Pat
 }
 
 /// Whether an artifact belongs to a flow, to one below it, or to one that it carries on: a text from elsewhere may name any.
-async fn is_kin(shell: &Shell, flow: FlowId, artifact: &Path) -> bool {
+async fn is_kin(reader: &dyn Reader, flow: FlowId, artifact: &Path) -> bool {
     let owner = artifact.parent().and_then(Path::parent).and_then(Path::file_name);
     let Some(owner) = owner.and_then(crate::retention::flow_of) else { return false };
-    let spec = async |flow| shell.reader.flow_head(flow).await.ok().flatten().map(|(spec, _)| spec);
+    let spec = async |flow| reader.flow_head(flow).await.ok().flatten().map(|(spec, _)| spec);
     let (mut below, mut above) = (Some(owner), Some(flow));
     while let Some(one) = below {
         if one == flow {

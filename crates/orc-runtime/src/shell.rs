@@ -25,7 +25,7 @@ use crate::dispatcher::DispatcherError;
 use crate::flow_loop::{FlowLoop, load};
 use crate::groups::Groups;
 use crate::parked::Parked;
-use crate::places::{BoxShape, Places};
+use crate::places::{BoxShape, Means, Places};
 use crate::retention::Retention;
 use crate::router::{Router, What};
 use crate::slots::Slots;
@@ -132,6 +132,12 @@ impl Shell {
     /// Asks a run to end, whatever carries it.
     pub(crate) fn stop(&self, run: RunId, why: AgentStop, grace: Millis) {
         if self.harness.has(run) { self.harness.stop(run, why, grace) } else { self.executor.stop(run, grace) }
+    }
+
+    /// What places of runs are laid out with.
+    pub(crate) fn means(&self) -> Means<'_> {
+        let (worktrees, reader) = (self.worktrees.as_ref(), self.reader.as_ref());
+        Means { worktrees, reader, data: &self.data, boxes: &self.shape.boxes }
     }
 
     /// To be held while a flow is taken.

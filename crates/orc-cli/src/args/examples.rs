@@ -125,9 +125,14 @@ Examples:
 pub(super) const REPLAY: &str = "\
 Examples:
   orchestrator replay 4h7m8a
+  orchestrator replay 4h7m8a --tools                 its tools again too, in a copy that is removed afterwards
 
 What models, tools and people said is taken from the record of the run's conversation; the loop is the real one. Each question
-that it asks must be the recorded one, and each event that it tells. Runs of other programs have no record to replay.";
+that it asks must be the recorded one, and each event that it tells. Runs of other programs have no record to replay.
+
+With `--tools` each tool is used again as well, where the run began: a fresh private copy of the same commits, in a box without a
+network. Each result that differs is named, and ends the command with 1; times, durations and names of temporary files may differ.
+What cannot be compared is said. Nothing of the recorded run changes, and no model is asked.";
 
 pub(super) const ASK: &str = "\
 Examples:

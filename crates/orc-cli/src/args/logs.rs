@@ -33,3 +33,14 @@ pub(crate) struct ExportArgs {
     /// A run; any unique ending of its id with six characters or more
     pub(crate) id: String,
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// A run, by id or a unique ending of it
+    pub(crate) id: String,
+    /// Use its tools again too, in a fresh private copy of what it began with; each result that differs is named
+    #[arg(long)]
+    pub(crate) tools: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

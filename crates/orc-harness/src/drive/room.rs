@@ -21,7 +21,7 @@ const BEGINNING: usize = 1_000;
 
 /// What is left for the results of a turn.
 #[derive(Clone, Debug)]
-pub(super) struct Room(Arc<AtomicUsize>);
+pub(crate) struct Room(Arc<AtomicUsize>);
 
 impl Default for Room {
     fn default() -> Self {
@@ -31,7 +31,7 @@ impl Default for Room {
 
 impl Room {
     /// A result as the model is told it.
-    pub(super) async fn fit(&self, place: &dyn Place, text: String) -> String {
+    pub(crate) async fn fit(&self, place: &dyn Place, text: String) -> String {
         let take = |left: usize| left.checked_sub(text.len());
         let fits = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok();
         if fits || text.len() <= BEGINNING {

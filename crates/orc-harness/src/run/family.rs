@@ -154,7 +154,8 @@ impl Family {
                 vec![Heard::woken(format!("{}\n\n{prompt}", context::opening(&tree.facts)))]
             }
         };
-        record.append(now, Entry::Run { run: tree.start.names.run }).map_err(|error| error.to_string())?;
+        let run = Entry::Run { run: tree.start.names.run, outset: None };
+        record.append(now, run).map_err(|error| error.to_string())?;
         let say = shown_below(&self.say, call, agent);
         let above = Gate::handed_down(profile, &self.above);
         let (depth, own) = (self.depth + 1, Arc::new(Semaphore::new(1)));
