@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, bash, calls, says};
-use crate::support::{Gate, World, start_held, until};
+use crate::support::{Gate, Running, World, start_held, until};
 
 /// A run of a step.
 fn run_of(world: &World, flow: &str, step: &str) -> String {
@@ -183,18 +183,51 @@ fn runs_that_go_on_and_runs_with_agents_of_their_own_are_refused() {
     refuse(&scene.world, &run_of(&scene.world, &scene.flow(), "work"), 5, "it started the agent `helper`");
 }
 
-#[test]
-fn whoever_interrupts_it_leaves_nothing_behind_and_who_is_at_work_is_not_disturbed() {
-    let scene = Scene::new(&[bash("echo x > left.txt; sleep $FOR"), says("Done.")]);
+/// A run whose tools, used again, are in the middle of it; with what there was before.
+fn in_the_middle(scene: &Scene) -> (String, Running, BTreeMap<PathBuf, Vec<u8>>) {
     scene.agent("worker", "env: { FOR: '0' }\n");
     scene.run(0);
     let (world, run, record) = (&scene.world, run_of(&scene.world, &scene.flow(), "work"), scene.record());
-    // This time it sleeps until it is interrupted.
+    // This time it sleeps for long.
     let text = std::fs::read_to_string(&record).unwrap();
     std::fs::write(&record, text.replace("\"FOR\":\"0\"", "\"FOR\":\"1000\"")).unwrap();
     let before = kept(world);
     let running = world.start(&["replay", &run, "--tools"]);
     until("it sleeps", || sleeps(running.pid()));
+    (run, running, before)
+}
+
+fn sleeper() -> Scene {
+    Scene::new(&[bash("echo x > left.txt; sleep $FOR"), says("Done.")])
+}
+
+#[test]
+fn what_is_left_when_it_is_killed_goes_when_somebody_carries_flows_on() {
+    let scene = sleeper();
+    let world = &scene.world;
+    let (_, running, before) = in_the_middle(&scene);
+    running.signal(rustix::process::Signal::KILL);
+    drop(running.wait());
+    assert_ne!(kept(world).keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    world.pipeline("long", "steps:\n  wait: { run: 'echo >> started; read line < gate' }\n");
+    let mut gate = Gate::new(world);
+    let holder = start_held(world, &["run", "long"]);
+    let flow = world.flow_of("long").unwrap().replace('_', "-");
+    let places = ["temp", "worktrees/copies"].map(|name| world.data().join(name));
+    let left = |place: &PathBuf| {
+        let names = std::fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        names.filter(|name| *name != *flow).count()
+    };
+    until("it is gone", || places.iter().all(|place| left(place) == 0));
+    gate.open();
+    assert_eq!(holder.wait().code, Some(0));
+}
+
+#[test]
+fn whoever_interrupts_it_leaves_nothing_behind_and_who_is_at_work_is_not_disturbed() {
+    let scene = sleeper();
+    let world = &scene.world;
+    let (run, running, before) = in_the_middle(&scene);
     running.signal(rustix::process::Signal::INT);
     let said = running.wait();
     assert_eq!(said.code, Some(130), "{}{}", said.out, said.err);

@@ -151,10 +151,16 @@ impl DataDir {
         self.artifacts(flow).join(run.file_name()).join(name)
     }
 
+    /// Private files of steps, a directory for each flow.
+    #[must_use]
+    pub fn temp(&self) -> PathBuf {
+        self.root.join("temp")
+    }
+
     /// Private files of a flow's steps; removed after the flow.
     #[must_use]
     pub fn flow_temp(&self, flow: FlowId) -> PathBuf {
-        self.root.join("temp").join(flow.file_name())
+        self.temp().join(flow.file_name())
     }
 
     /// `$ORC_TEMP` of a step.

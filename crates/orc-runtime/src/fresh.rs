@@ -2,8 +2,8 @@
 //! says, under ids that belong to no flow, and removed afterwards.
 //!
 //! It has no network, nothing of the machine that it may change, and no way to a model; a run that cannot be looked at so is
-//! refused. Whoever calls this holds the data directory. When it dies in between, what is left of a copy belongs to a flow that
-//! nobody knows, and goes with all others of that kind.
+//! refused. Whoever calls this holds the data directory. When it dies in between, what is left belongs to a flow that nobody
+//! knows, and goes when somebody carries flows on (`leftovers`).
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;

@@ -1,4 +1,5 @@
-//! Private copies of flows that are over, which nobody removed: the consumer that does was killed, or failed.
+//! Private copies of flows that are over, which nobody removed: the consumer that does was killed, or failed. With them go
+//! private files of flows that there never were, which somebody who only looked left when he was killed.
 //!
 //! First it is asked what is there, then what is known of each flow: a flow is written down before it has a copy, and one
 //! that is over stays so. A flow that begins meanwhile is therefore never among those whose copies go.
@@ -13,6 +14,7 @@ use orc_ports::store::StoreError;
 use orc_ports::worktrees::Freed;
 use tokio_util::sync::CancellationToken;
 
+use crate::retention::of_flows;
 use crate::shell::{Shell, chain};
 
 /// Which of these flows need no copies any more: they are over, or nobody knows them.
@@ -30,6 +32,22 @@ async fn over(reader: &dyn Reader, flows: BTreeSet<FlowId>) -> Result<BTreeSet<F
 /// Removes them once, in the background.
 pub(crate) async fn run(shell: Arc<Shell>) {
     remove(&shell, &shell.tasks.ending()).await;
+    if let Err(error) = remove_files(&shell).await {
+        tracing::warn!(error = chain(&error), "private files of flows that there never were stay");
+    }
+}
+
+/// A flow that there is was written down before it had files.
+async fn remove_files(shell: &Shell) -> Result<(), StoreError> {
+    for (flow, directory) in of_flows(&shell.data.temp()).await {
+        if shell.reader.flow_head(flow).await?.is_some() {
+            continue;
+        }
+        if let Err(error) = tokio::fs::remove_dir_all(&directory).await {
+            tracing::warn!(%flow, %error, "private files of a flow that there never was stay");
+        }
+    }
+    Ok(())
 }
 
 /// Removes them, until `stop` says so. Costs a look into a directory where there are none.

@@ -292,7 +292,7 @@ pub(crate) fn flow_of(name: &OsStr) -> Option<FlowId> {
 }
 
 /// Directories of flows, in order of flow.
-async fn of_flows(place: &Path) -> Vec<(FlowId, PathBuf)> {
+pub(crate) async fn of_flows(place: &Path) -> Vec<(FlowId, PathBuf)> {
     let mut found = Vec::new();
     if let Ok(mut directories) = tokio::fs::read_dir(place).await {
         while let Ok(Some(directory)) = directories.next_entry().await {
