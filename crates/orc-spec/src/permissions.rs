@@ -1,9 +1,13 @@
 //! `permissions:` of profiles, pipelines and steps: lists of rules, each of which is read here, so that none is first found
 //! to be broken when a call is judged by it.
 
+use std::collections::BTreeSet;
+
 use orc_domain::permission::{Class, PermissionMode, Permissions};
-use orc_policy::rule::Rule;
+use orc_domain::profile::{BuiltIn, Mode};
+use orc_policy::rule::{Pattern, Rule};
 use orc_policy::verdict::{Source, Verdict};
+use orc_policy::view::tool_name;
 
 use crate::diagnostic::{Code, Report};
 use crate::keys::{self, Table};
@@ -12,11 +16,13 @@ use crate::source::Span;
 use crate::yaml::Node;
 
 /// Reads `permissions:` with the keys of this table.
-pub(crate) fn permissions(node: &Node, table: &'static Table, report: &mut Report) -> Permissions {
+pub(crate) fn permissions(node: &Node, table: &'static Table, hands: &Hands, report: &mut Report) -> Permissions {
     let Some(fields) = read::fields(node, table, report) else { return Permissions::default() };
     let mut list = |name: &str, verdict| {
         let what = format!("`{name}`");
-        fields.get(name).map(|node| rules(node, &what, verdict, report)).unwrap_or_default()
+        let names = fields.get(name).map(|node| read::names(node, &what, report)).unwrap_or_default();
+        let rules = names.iter().filter_map(|name| rule(&name.text, verdict, (name.span, &what, hands), report));
+        rules.collect()
     };
     let (allow, ask, deny) = (list("allow", Verdict::Allow), list("ask", Verdict::Ask), list("deny", Verdict::Deny));
     let ceiling = fields.get("ceiling").and_then(|node| read::word(node, "`ceiling`", keys::CEILINGS, report));
@@ -24,15 +30,24 @@ pub(crate) fn permissions(node: &Node, table: &'static Table, report: &mut Repor
     Permissions { allow, ask, deny, ceiling }
 }
 
-fn rules(node: &Node, what: &str, verdict: Verdict, report: &mut Report) -> Vec<String> {
-    let names = read::names(node, what, report);
-    names.into_iter().filter_map(|name| rule(&name.text, verdict, (name.span, what), report)).collect()
-}
-
-/// One rule, if it can be read.
-pub(crate) fn rule(text: &str, verdict: Verdict, (span, what): (Span, &str), report: &mut Report) -> Option<String> {
+/// One rule, if it can be read; one that is about nothing is told of.
+fn rule(
+    text: &str,
+    verdict: Verdict,
+    (span, what, hands): (Span, &str, &Hands),
+    report: &mut Report,
+) -> Option<String> {
+    if text.contains("${{") {
+        report
+            .error(Code::BadRule, span, format!("{what}: an expression cannot stand in a rule"))
+            .help("rules hold as they are written; write `*` for what differs from flow to flow");
+        return None;
+    }
     match Rule::parse(text, verdict, Source::Profile, "/") {
-        Ok(rule) => Some(rule.text),
+        Ok(rule) => {
+            hands.warn_of_nothing(&rule, verdict, (span, what), report);
+            Some(rule.text)
+        }
         Err(complaint) => {
             report.error(Code::BadRule, span, format!("{what}: {}", complaint.what)).help(complaint.hint);
             None
@@ -41,7 +56,7 @@ pub(crate) fn rule(text: &str, verdict: Verdict, (span, what): (Span, &str), rep
 }
 
 /// What `tools:` and `disallowedTools:` of a profile say of parts of tools: grants and denies.
-pub(crate) fn of_tools(fields: &Fields<'_>, report: &mut Report) -> Permissions {
+pub(crate) fn of_tools(fields: &Fields<'_>, hands: &Hands, report: &mut Report) -> Permissions {
     let mut list = |name: &str, verdict| -> Vec<String> {
         let what = format!("`{name}`");
         let Some(node) = fields.get(name) else { return Vec::new() };
@@ -49,7 +64,7 @@ pub(crate) fn of_tools(fields: &Fields<'_>, report: &mut Report) -> Permissions 
         let names = read::names(node, &what, &mut Report::new(""));
         let parts = names.iter().flat_map(|name| split(&name.text).into_iter().map(|part| (part, name.span)));
         let with_more = parts.filter(|(part, _)| part.contains('('));
-        with_more.filter_map(|(part, span)| rule(part, verdict, (span, &what), report)).collect()
+        with_more.filter_map(|(part, span)| rule(part, verdict, (span, &what, hands), report)).collect()
     };
     let (allow, deny) = (list("tools", Verdict::Allow), list("disallowedTools", Verdict::Deny));
     Permissions { allow, deny, ..Permissions::default() }
@@ -84,3 +99,87 @@ pub(crate) fn mode(node: &Node, report: &mut Report) -> Option<PermissionMode> {
     let word = read::word(node, "`permissionMode`", keys::PERMISSION_MODES, report)?;
     PermissionMode::ALL.into_iter().find(|mode| mode.word() == word)
 }
+
+/// Tools of whoever rules are for.
+pub(crate) struct Hands {
+    /// Its own.
+    own: BTreeSet<&'static str>,
+    /// Those that its denies are about: agents that it starts are under these.
+    below: BTreeSet<&'static str>,
+}
+
+/// Tools that change files.
+const CHANGES: [&str; 3] = ["Write", "Edit", "MultiEdit"];
+/// Tools that look at files.
+const LOOKS: [&str; 3] = ["Read", "Glob", "Grep"];
+/// Tools that touch nothing of anybody's, so that no call of them is judged.
+const UNJUDGED: [&str; 3] = ["TodoWrite", "BashOutput", "KillShell"];
+
+impl Hands {
+    /// Of any agent.
+    pub(crate) fn any() -> Self {
+        let all: BTreeSet<_> = keys::TOOLS.iter().copied().collect();
+        Self { own: all.clone(), below: all }
+    }
+
+    /// Of this agent.
+    pub(crate) fn of(agent: &BuiltIn, mode: Mode) -> Self {
+        let has = |tool: &&str| {
+            agent.tools.as_ref().is_none_or(|tools| tools.contains(*tool))
+                && !agent.disallowed_tools.contains(*tool)
+                && (mode == Mode::Work || !CHANGES.contains(tool))
+                && (*tool != "Agent" || !agent.workers.is_empty())
+        };
+        let own: BTreeSet<_> = keys::TOOLS.iter().copied().filter(has).collect();
+        let below = if agent.workers.is_empty() { own.clone() } else { Self::any().own };
+        Self { own, below }
+    }
+
+    /// A rule that is about no call that can be made, or about none that is judged.
+    fn warn_of_nothing(&self, rule: &Rule, verdict: Verdict, (span, what): (Span, &str), report: &mut Report) {
+        let tools = if verdict == Verdict::Deny { &self.below } else { &self.own };
+        if tools.iter().any(|tool| is_about(rule, verdict, tool)) {
+            return;
+        }
+        let tool = rule.text.split('(').next().unwrap_or_default().trim();
+        if UNJUDGED.contains(&tool) {
+            report
+                .warning(
+                    Code::BadRule,
+                    span,
+                    format!("{what}: no call of `{tool}` is judged, so this rule does nothing"),
+                )
+                .help(format!("what takes the tool away is `disallowedTools: [{tool}]` in the profile"));
+            return;
+        }
+        let message = format!("{what}: there is no tool that `{}` could be about", read::excerpt(&rule.text));
+        let problem = report.warning(Code::BadRule, span, message).help("leave it out, or see that the tool is there");
+        if !keys::TOOLS.contains(&tool) {
+            problem.did_you_mean(tool, keys::TOOLS.iter().copied());
+        }
+    }
+}
+
+/// Whether a rule can be about calls of a tool.
+fn is_about(rule: &Rule, verdict: Verdict, tool: &str) -> bool {
+    // A file is the same file whichever tool touches it, and a command touches files and hosts too.
+    let changes = tool == "Bash" || CHANGES.contains(&tool);
+    let touches = changes || LOOKS.contains(&tool);
+    match &rule.pattern {
+        Pattern::Effect(_) | Pattern::Outside(_) => true,
+        Pattern::Command(_) => tool == "Bash",
+        Pattern::Agent(_) => tool == "Agent",
+        Pattern::Host(_) => matches!(tool, "WebFetch" | "Bash"),
+        Pattern::Reads(_) => touches,
+        Pattern::Edits(_) => changes,
+        Pattern::Value { tool: named, .. } => tool == tool_name(named),
+        Pattern::Tool(named) => match named.text().as_deref() {
+            Some("Read") => touches,
+            Some("Edit" | "Write") => changes,
+            _ => named.matches(tool) && (verdict == Verdict::Allow || !UNJUDGED.contains(&tool)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,7 @@ use self::view::{Levels, Shared, Stand, View};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::expression::{Names, Reader, StepFacts, Taint, Type, is_never};
 use crate::keys;
-use crate::permissions;
+use crate::permissions::{self, Hands};
 use crate::read::{self, Fields};
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Kind, Node};
@@ -107,7 +107,8 @@ fn read_pipeline(
         fields.get("concurrency").and_then(|node| flow_group(file, node, (&input_types, triggers), report));
     let budget = fields.get("budget").and_then(|node| limits::pipeline_budget(node, report));
     let permissions = fields.get("permissions");
-    let permissions = permissions.map(|node| permissions::permissions(node, &keys::PERMISSIONS_ABOVE, report));
+    let permissions =
+        permissions.map(|node| permissions::permissions(node, &keys::PERMISSIONS_ABOVE, &Hands::any(), report));
     let (timeout, retry) = fields.get("defaults").map(|node| defaults(node, report)).unwrap_or_default();
     let mut drafts = steps::drafts(&fields, report);
     require_steps(&fields, root, report);

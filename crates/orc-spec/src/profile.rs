@@ -17,7 +17,7 @@ use self::front_matter::Parts;
 use crate::confine::{self, Owner};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::keys;
-use crate::permissions;
+use crate::permissions::{self, Hands};
 use crate::pipeline::{check_variable, is_identifier};
 use crate::read::{self, Fields};
 use crate::settings::Allowance;
@@ -130,13 +130,17 @@ impl Draft<'_> {
             .get("box")
             .map(|node| confine::rules(node, Owner::Agent, self.allowance, report))
             .unwrap_or_default();
-        let is_judged = matches!(adapter, Some(Adapter::BuiltIn(_)));
-        let permission_mode =
-            fields.get("permissionMode").filter(|_| is_judged).map(|node| permissions::mode(node, report));
-        let permissions = if is_judged { self.permissions(&fields, report) } else { Permissions::default() };
+        let (permissions, permission_mode) = match &adapter {
+            Some(Adapter::BuiltIn(agent)) => {
+                let hands = Hands::of(agent, mode.unwrap_or_default());
+                let mode = fields.get("permissionMode").and_then(|node| permissions::mode(node, report));
+                (rules_of_calls(&fields, &hands, report), mode)
+            }
+            _ => (Permissions::default(), None),
+        };
         let mode = mode?;
         Some(Profile {
-            permission_mode: permission_mode.unwrap_or_default(),
+            permission_mode,
             permissions,
             name: name?,
             description,
@@ -152,16 +156,6 @@ impl Draft<'_> {
             output,
             system_prompt,
         })
-    }
-
-    /// Rules of `permissions:`, and those that `tools:` and `disallowedTools:` say of parts of tools.
-    fn permissions(&self, fields: &Fields<'_>, report: &mut Report) -> Permissions {
-        let node = fields.get("permissions");
-        let mut said = node.map(|node| permissions::permissions(node, &keys::PERMISSIONS, report)).unwrap_or_default();
-        let of_tools = permissions::of_tools(fields, report);
-        said.allow.extend(of_tools.allow);
-        said.deny.extend(of_tools.deny);
-        said
     }
 
     /// The name of the file, which `name:` may repeat.
@@ -263,6 +257,17 @@ impl Draft<'_> {
 enum Runner {
     BuiltIn,
     Command,
+}
+
+/// Rules of `permissions:`, and those that `tools:` and `disallowedTools:` say of parts of tools.
+fn rules_of_calls(fields: &Fields<'_>, hands: &Hands, report: &mut Report) -> Permissions {
+    let node = fields.get("permissions");
+    let said = node.map(|node| permissions::permissions(node, &keys::PERMISSIONS, hands, report));
+    let mut said = said.unwrap_or_default();
+    let of_tools = permissions::of_tools(fields, hands, report);
+    said.allow.extend(of_tools.allow);
+    said.deny.extend(of_tools.deny);
+    said
 }
 
 /// Keys that `adapter: command` cannot honour.

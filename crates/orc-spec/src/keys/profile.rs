@@ -75,12 +75,12 @@ pub static PROFILE: Table = Table {
         key(
             "tools",
             BuiltIn(&NameOrNames, PROGRAM_OWNS_TOOLS),
-            "Tools that it has; without it all that its mode allows.",
+            "Tools that it has, `Bash(npm test *)` with a grant for such calls; without it all that its mode allows.",
         ),
         key(
             "disallowedTools",
             BuiltIn(&NameOrNames, PROGRAM_OWNS_TOOLS),
-            "Tools that it has not, whatever `tools` says.",
+            "Tools that it has not, whatever `tools` says; `Bash(rm *)` leaves the tool and denies such calls.",
         ),
         key(
             "maxTurns",

@@ -14,11 +14,12 @@ use super::step::{Ahead, Draft, index};
 use super::view::{Stand, View};
 use crate::diagnostic::{Code, Report};
 use crate::expression::{Reader, Taint, Type};
+use crate::keys;
+use crate::permissions::{self, Hands};
 use crate::profile::{Texts, output_schema};
 use crate::read;
 use crate::shell::{self, Shell};
 use crate::yaml::{Kind, Node};
-use crate::{keys, permissions};
 
 impl Draft<'_> {
     /// What it does; `env` are the variables that it can read. `None` when that is missing or wrong, which was reported.
@@ -114,7 +115,7 @@ impl Draft<'_> {
             let message = "no call of this agent is judged: it is a program of its own";
             report.error(Code::NotHonoured, node.span, message).help("what bounds it is `box:`; remove this key");
         }
-        permissions::permissions(node, &keys::PERMISSIONS_ABOVE, report)
+        permissions::permissions(node, &keys::PERMISSIONS_ABOVE, &Hands::any(), report)
     }
 
     fn agent(&self, view: &View<'_>, reader: &Reader<'_>, report: &mut Report) -> Option<AgentAction> {

@@ -559,11 +559,21 @@ fn what_holds_for_agents_stands_in_pipelines_and_steps() {
     for (above, step, message) in [
         ("{ allow: [Bash] }", "{}", "come from its own profile"),
         ("{ deny: ['Bash('] }", "{}", "has no `)`"),
+        ("{}", "{ allow: [Bash] }", "come from its own profile"),
+        ("{ delegate: [] }", "{}", "the profile of an agent"),
+        ("{ deny: ['Edit(${{ flow.id }})'] }", "{}", "an expression cannot stand in a rule"),
+        ("{}", "{ deny: [Reed] }", "did you mean `Read`?"),
         ("{}", "{ ceiling: rn }", "`run`"),
     ] {
         let told = of(above, step).diagnostics;
         let words: Vec<String> = told.iter().map(|problem| format!("{} {:?}", problem.message, problem.help)).collect();
         assert!(words.iter().any(|words| words.contains(message)), "{above} {step}: {words:?}");
+    }
+    for step in ["run: make", "approval: {}", "wait: { for: 1m }", "pipeline: other"] {
+        let file = SourceFile::new("p.yaml", format!("steps:\n  a: {{ {step}, permissions: {{ ceiling: run }} }}\n"));
+        let told = compile(&file, &Library::empty()).diagnostics;
+        let message = "`permissions` has a meaning beside `agent` only";
+        assert!(told.iter().any(|problem| problem.message.starts_with(message)), "{step}: {told:?}");
     }
     // Calls of a program are not judged.
     let text =
