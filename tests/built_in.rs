@@ -15,6 +15,8 @@ mod deaths;
 mod ends;
 #[path = "built_in/faults.rs"]
 mod faults;
+#[path = "built_in/lasting.rs"]
+mod lasting;
 #[path = "built_in/models.rs"]
 mod models;
 #[path = "built_in/plain.rs"]

@@ -6,14 +6,14 @@ use crate::scene::{Scene, bash, calls, says};
 use crate::support::until;
 
 /// A file that no agent changes without being asked for.
-const WORKFLOW: &str = ".github/workflows/ci.yml";
+pub(crate) const WORKFLOW: &str = ".github/workflows/ci.yml";
 
-fn writes(path: &str) -> Value {
+pub(crate) fn writes(path: &str) -> Value {
     calls(&[("Write", json!({ "file_path": path, "content": "on: push\n" }))])
 }
 
 /// What is asked now.
-fn open(scene: &Scene) -> Vec<Value> {
+pub(crate) fn open(scene: &Scene) -> Vec<Value> {
     // At first there is no database.
     let said = scene.world.run(&["approvals", "list", "--output", "json"]);
     let open: Value = serde_json::from_str(&said.out).unwrap_or_default();
@@ -21,7 +21,7 @@ fn open(scene: &Scene) -> Vec<Value> {
 }
 
 /// Runs it until somebody is asked, ends everything, and says what is asked.
-fn ask(scene: &Scene) -> Value {
+pub(crate) fn ask(scene: &Scene) -> Value {
     let running = scene.start();
     until("somebody is asked", || !open(scene).is_empty());
     running.signal(rustix::process::Signal::KILL);
@@ -29,14 +29,14 @@ fn ask(scene: &Scene) -> Value {
     open(scene).remove(0)
 }
 
-fn answer(scene: &Scene, request: &Value, words: &[&str]) {
+pub(crate) fn answer(scene: &Scene, request: &Value, words: &[&str]) {
     let (id, [verb, rest @ ..]) = (request["id"].as_str().unwrap(), words) else { panic!("no word") };
     let mut said = vec!["approvals", verb, id];
     said.extend(rest);
     scene.world.run_to(0, &said);
 }
 
-fn resume(scene: &Scene) {
+pub(crate) fn resume(scene: &Scene) {
     scene.world.run_to(0, &["resume", "--all"]);
     assert_eq!(scene.world.outcome(&scene.flow()), "succeeded");
     scene.assert_valid();
@@ -126,7 +126,7 @@ fn rules_of_a_profile_its_pipeline_and_its_step_are_obeyed() {
     for (at, why) in [
         (0, "`Bash(rm *)` (profile) denies"),
         (1, "`Read(secret.txt)` of the pipeline `p` denies read"),
-        (2, "that of its step ceiling is `run`"),
+        (2, "the ceiling of its step is `run`"),
     ] {
         assert!(done[at].failed && done[at].text.contains(why), "{at}: {done:?}");
     }

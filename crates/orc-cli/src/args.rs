@@ -1,5 +1,6 @@
 //! Everything that can be typed.
 
+mod approvals;
 mod costs;
 mod db;
 mod examples;
@@ -12,10 +13,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use orc_domain::time::Millis;
 
+pub(crate) use self::approvals::{AnswerArgs, ApprovalsListArgs};
 pub(crate) use self::costs::{CostsArgs, FigureArgs, FigureForm};
 pub(crate) use self::db::{DbCommand, RemoveArgs};
 pub(crate) use self::logs::{ExportArgs, LogsArgs, ReplayArgs};
-pub(crate) use self::permissions::{JudgeArgs, LintArgs, PermissionsCommand, RuleArgs, TestArgs};
+pub(crate) use self::permissions::{ForgetArgs, JudgeArgs, LintArgs, PermissionsCommand, RuleArgs, TestArgs};
 pub(crate) use self::worktrees::{DoctorArgs, WorktreeArgs, WorktreeShowArgs, WorktreesCommand, WorktreesListArgs};
 use crate::output::OutputArgs;
 
@@ -175,6 +177,8 @@ pub(crate) struct RunArgs {
     /// While it runs, show all that its steps print and what its agents do
     #[arg(long)]
     pub(crate) logs: bool,
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -526,18 +530,6 @@ pub(crate) enum ApprovalsCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ApprovalsListArgs {
-    /// Those that were answered, with how everybody answers
-    #[arg(long)]
-    pub(crate) resolved: bool,
-    /// At most so many
-    #[arg(long, default_value_t = 50)]
-    pub(crate) limit: u32,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct IncidentsArgs {
     /// Only what is not older: `24h`, `2026-03-01T12:30:00Z` [default: 7 days]
     #[arg(long, value_name = "DURATION|TIME")]
@@ -545,17 +537,6 @@ pub(crate) struct IncidentsArgs {
     /// Only those that nobody has seen to
     #[arg(long)]
     pub(crate) open: bool,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AnswerArgs {
-    /// A request, by id or a unique ending of it
-    pub(crate) id: String,
-    /// Why; an agent that asked is told it
-    #[arg(long)]
-    pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

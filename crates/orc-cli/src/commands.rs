@@ -87,6 +87,8 @@ pub(crate) async fn run(arguments: Arguments) -> CommandResult {
         Command::Permissions(PermissionsCommand::Explain(args)) => permissions::explain(&context, &args),
         Command::Permissions(PermissionsCommand::Test(args)) => permissions::test(&context, &args),
         Command::Permissions(PermissionsCommand::Lint(args)) => permissions::lint(&context, &args),
+        Command::Permissions(PermissionsCommand::Rules(args)) => permissions::rules(&context, args.output),
+        Command::Permissions(PermissionsCommand::Forget(args)) => permissions::forget(&context, &args),
         Command::Incidents(args) => incidents::run(&context, &args).await,
         Command::Costs(args) => costs::run(&context, &args).await,
         Command::Gateway(args) => gateway::run(&context, args).await,

@@ -27,6 +27,7 @@ use crate::failure::{CommandResult, Failure, unavailable};
 use crate::feed::of_dispatcher;
 use crate::host;
 use crate::output::say;
+use crate::rulebook::FileRulebook;
 
 /// How long a holder may take to answer: it may have ten thousand flows to look at first.
 pub(crate) const PATIENCE: Millis = Millis::from_secs(15);
@@ -97,6 +98,7 @@ pub(crate) async fn open(context: &Context, shape: Shape) -> CommandResult<Acces
         ledger,
         adapter: Arc::new(CommandAdapter),
         notifier: Arc::new(context.notifier()?),
+        rulebook: Arc::new(FileRulebook::of(context)),
         clock,
         router,
         data: data.clone(),

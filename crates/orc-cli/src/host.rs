@@ -1,15 +1,18 @@
 //! What the program takes from the machine it runs on: environment, user, terminal. Read here and nowhere else.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use orc_domain::time::Millis;
 use orc_ports::clock::Clock;
 use orc_runtime::clock::{FastClock, SystemClock};
 use orc_spec::settings::ALWAYS_PASSED;
 use tracing_subscriber::EnvFilter;
 
 const CLOCK_RATE: &str = "ORC_CLOCK_RATE";
+const CLOCK_AHEAD: &str = "ORC_CLOCK_AHEAD";
 
 /// Variables that the program itself reads, for the reference.
 pub(crate) const READ: &[(&str, &str)] = &[
@@ -20,6 +23,7 @@ pub(crate) const READ: &[(&str, &str)] = &[
     ("ORC_LOG_LIMIT", "the setting `log_limit`"),
     ("ORC_LOG", "what is said on standard error about the inside, as a filter of `tracing` (`orc_runtime=debug`)"),
     (CLOCK_RATE, "for tests: whoever carries flows on counts so many seconds in each"),
+    (CLOCK_AHEAD, "for tests: whoever carries flows on lives so many seconds later"),
     ("NO_COLOR", "no colour, whatever the terminal can do"),
     ("XDG_STATE_HOME", "where the data directory lies unless it is named: `$XDG_STATE_HOME/orchestrator`"),
     ("HOME", "the same without XDG_STATE_HOME: `$HOME/.local/state/orchestrator`"),
@@ -87,9 +91,11 @@ pub(crate) fn cores() -> u32 {
 
 /// The clock of whoever carries flows on.
 pub(crate) fn clock() -> Arc<dyn Clock> {
-    match variable(CLOCK_RATE).and_then(|rate| rate.parse().ok()) {
-        Some(rate) => Arc::new(FastClock::new(rate)),
-        None => Arc::new(SystemClock),
+    let rate = variable(CLOCK_RATE).and_then(|rate| rate.parse().ok());
+    let ahead = variable(CLOCK_AHEAD).and_then(|ahead| ahead.parse().ok()).map(Millis::from_secs);
+    match (rate, ahead) {
+        (None, None) => Arc::new(SystemClock),
+        (rate, ahead) => Arc::new(FastClock::new(rate.unwrap_or(NonZeroU32::MIN), ahead.unwrap_or(Millis::ZERO))),
     }
 }
 

@@ -23,6 +23,7 @@ mod models;
 mod moment;
 mod notify;
 mod output;
+mod rulebook;
 mod shelf;
 mod signals;
 mod typed;

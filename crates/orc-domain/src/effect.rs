@@ -14,7 +14,7 @@ use crate::ids::{EffectId, FlowId, RunId};
 use crate::input::Signed;
 use crate::meter::{Limits, Owner};
 use crate::path::StepPath;
-use crate::permission::Above;
+use crate::permission::{Above, KeptRule};
 use crate::profile::Profile;
 use crate::request::Request;
 use crate::run::{Message, Run, StopReason, WakeReason};
@@ -87,6 +87,11 @@ pub enum EffectKind {
         flow: FlowId,
         /// What, and in whose name.
         signed: Box<Signed>,
+    },
+    /// Keep a rule that an answer left. One of the same request is there already when it is delivered again.
+    KeepRule {
+        /// The rule.
+        rule: Box<KeptRule>,
     },
 }
 

@@ -11,6 +11,7 @@ use crate::hold::HoldReason;
 use crate::ids::{FlowId, MessageId, RequestId, RunId, WorkspaceId};
 use crate::meter::Shortfall;
 use crate::path::StepPath;
+use crate::permission::Scope;
 use crate::principal::Principal;
 use crate::request::Answer;
 use crate::run::{RunOutcome, StopReason, WakeReason};
@@ -201,6 +202,9 @@ pub enum Fact {
         request: RequestId,
         /// The answer.
         answer: Answer,
+        /// For how long it holds.
+        #[serde(default)]
+        scope: Scope,
         /// In the words of whoever gave it.
         reason: String,
     },

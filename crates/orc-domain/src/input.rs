@@ -13,7 +13,7 @@ use crate::hold::HoldReason;
 use crate::ids::{ContentHash, FlowId, MessageId, RequestId, RunId};
 use crate::meter::{Owner, Shortfall};
 use crate::path::StepPath;
-use crate::permission::AskedCall;
+use crate::permission::{AskedCall, Scope};
 use crate::principal::Principal;
 use crate::request::{Answer, Standing};
 use crate::run::{AgentStop, Failure, Process};
@@ -140,6 +140,8 @@ pub enum Input {
         request: RequestId,
         /// Yes or no.
         answer: Answer,
+        /// For how long, where it is about a call.
+        scope: Scope,
         /// What they saw; none: whatever it is now.
         subject: Option<ContentHash>,
         /// What they are.

@@ -9,7 +9,7 @@ use crate::budget::Wall;
 use crate::flow::StepNo;
 use crate::ids::{ContentHash, FlowId, RequestId, RunId};
 use crate::path::StepPath;
-use crate::permission::AskedCall;
+use crate::permission::{AskedCall, Lasting, Scope};
 use crate::principal::Principal;
 use crate::time::{Millis, Timestamp};
 
@@ -102,6 +102,9 @@ pub enum RequestState {
         by: Principal,
         /// How.
         answer: Answer,
+        /// For how long.
+        #[serde(default)]
+        scope: Scope,
         /// In the words of whoever answered; may be empty.
         reason: String,
     },
@@ -168,6 +171,24 @@ pub enum AnswerError {
     /// What is asked has changed since they saw it.
     #[error("what is asked is not what you saw any more: look at it again")]
     OtherSubject,
+    /// It cannot hold for so long.
+    #[error("an answer to this cannot hold for longer: {}", short(*scope, lasting.as_ref()))]
+    Scope {
+        /// For how long it was to hold.
+        scope: Scope,
+        /// For how long it may; none: it is about no call.
+        lasting: Option<Lasting>,
+    },
+}
+
+const fn short(scope: Scope, lasting: Option<&Lasting>) -> &'static str {
+    match (lasting, scope) {
+        (None, _) => "it is about no call of an agent",
+        (Some(Lasting::Once), _) => "a rule asks about each such call",
+        (Some(Lasting::Run | Lasting::Rule { .. }), _) => {
+            "no rule could say exactly this; it can hold for the run (`--scope run`)"
+        }
+    }
 }
 
 fn wanted(may: &[String]) -> String {
@@ -195,7 +216,7 @@ impl Request {
         &self,
         by: &Principal,
         standing: &Standing,
-        subject: Option<&ContentHash>,
+        (subject, scope): (Option<&ContentHash>, Scope),
     ) -> Result<(), AnswerError> {
         if let RequestState::Resolved { by, answer, .. } = &self.state {
             return Err(AnswerError::Resolved { by: by.clone(), answer: *answer });
@@ -205,6 +226,13 @@ impl Request {
         }
         if self.four_eyes && *by == self.asked_by {
             return Err(AnswerError::OwnRequest { by: by.clone() });
+        }
+        let lasting = match &self.kind {
+            RequestKind::Permission { call, .. } => Some(&call.lasting),
+            RequestKind::Approval | RequestKind::Question { .. } | RequestKind::Wall(_) => None,
+        };
+        if !lasting.map_or(scope == Scope::Call, |lasting| lasting.covers(scope)) {
+            return Err(AnswerError::Scope { scope, lasting: lasting.cloned() });
         }
         let may = self.may_answer();
         let named = may.iter().any(|name| standing.names.contains(name));

@@ -9,7 +9,7 @@ use orc_domain::graph::Action;
 use orc_domain::ids::{MessageId, RunId};
 use orc_domain::input::Told;
 use orc_domain::path::StepPath;
-use orc_domain::permission::AskedCall;
+use orc_domain::permission::{AskedCall, Scope};
 use orc_domain::principal::Principal;
 use orc_domain::profile::Adapter;
 use orc_domain::request::{Answer, RequestKind};
@@ -275,7 +275,7 @@ impl Draft<'_> {
             StepState::Waiting(Wait::Request { request }) => {
                 if let Some(question) = self.open_request(request, |kind| matches!(kind, RequestKind::Question { .. }))
                 {
-                    self.resolve(question, Answer::Approved, "answered by a message");
+                    self.resolve(question, (Answer::Approved, Scope::Call), "answered by a message");
                     self.take(Transition::StepWoken);
                     self.make_ready(no, self.now, WakeReason::UserMessage { message: id });
                 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use orc_domain::action::{ApprovalAction, DEFAULT_APPROVAL_TIMEOUT, OnTimeout};
 use orc_domain::budget::Wall;
+use orc_domain::effect::EffectKind;
 use orc_domain::event::Fact;
 use orc_domain::flow::{StepNo, StepOutcome, StepState};
 use orc_domain::ids::{ContentHash, MessageId, RequestId, RunId};
 use orc_domain::meter::Shortfall;
-use orc_domain::permission::CallAnswer;
+use orc_domain::permission::{AskedCall, CallAnswer, KeptRule, Lasting, Scope};
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestKind, RequestState, Standing};
 use orc_domain::run::{Cause, ErrorFamily, Failure, Message, WakeReason};
@@ -123,10 +124,11 @@ impl Draft<'_> {
     }
 
     /// Writes an answer down.
-    pub(crate) fn resolve(&mut self, request: Request, answer: Answer, reason: &str) {
+    pub(crate) fn resolve(&mut self, request: Request, (answer, scope): (Answer, Scope), reason: &str) {
         let path = request.step.as_ref().map(|(_, path)| path.clone());
-        self.tell(Fact::RequestResolved { path, request: request.id, answer, reason: reason.to_owned() });
-        let state = RequestState::Resolved { at: self.now, by: self.by.clone(), answer, reason: reason.to_owned() };
+        let (by, reason) = (self.by.clone(), reason.to_owned());
+        self.tell(Fact::RequestResolved { path, request: request.id, answer, scope, reason: reason.clone() });
+        let state = RequestState::Resolved { at: self.now, by, answer, scope, reason };
         self.put_request(Request { state, ..request });
     }
 
@@ -134,20 +136,20 @@ impl Draft<'_> {
     pub(crate) fn answered(
         &mut self,
         id: RequestId,
-        answer: Answer,
+        (answer, scope): (Answer, Scope),
         (standing, subject): (&Standing, Option<&ContentHash>),
         reason: &str,
     ) {
-        let counts = self.resident.check_answer(id, self.by, standing, subject).is_ok();
+        let counts = self.resident.check_answer(id, self.by, standing, (subject, scope)).is_ok();
         let Some(request) = self.open_request(id, |_| counts && answer != Answer::Withdrawn) else {
             return self.take(Transition::AnswerRefused);
         };
-        self.resolve(request.clone(), answer, reason);
-        self.follow_answer(&request, answer, reason);
+        self.resolve(request.clone(), (answer, scope), reason);
+        self.follow_answer(&request, (answer, scope), reason);
     }
 
     /// What follows from an answer, or from the deadline.
-    fn follow_answer(&mut self, request: &Request, answer: Answer, reason: &str) {
+    fn follow_answer(&mut self, request: &Request, (answer, scope): (Answer, Scope), reason: &str) {
         let yes = answer == Answer::Approved;
         let Some((no, _)) = &request.step else {
             return self.wall_answered(yes);
@@ -169,7 +171,10 @@ impl Draft<'_> {
             (RequestKind::Permission { run, call }, granted) => {
                 self.take(if granted { Transition::PermissionGranted } else { Transition::PermissionRefused });
                 let id = MessageId::derived(run.uuid(), "answered");
-                let answer = Some(CallAnswer { call: call.clone(), granted });
+                // A no of somebody stays; that nobody was there does not.
+                let scope = if granted || *self.by == Principal::System { scope } else { scope.max(Scope::Run) };
+                let answer = Some(CallAnswer { call: call.clone(), granted, scope });
+                self.keep_rule(request.id, call, (granted, scope), reason);
                 let text = reason.to_owned();
                 self.wake_with(no, Message { id, from: self.by.clone(), at: self.now, text, answer });
             }
@@ -184,6 +189,14 @@ impl Draft<'_> {
                 self.finish(no, StepOutcome::Failed(denied));
             }
         }
+    }
+
+    /// An answer for ever leaves a rule.
+    fn keep_rule(&mut self, request: RequestId, call: &AskedCall, (granted, scope): (bool, Scope), reason: &str) {
+        let (Scope::Forever, Lasting::Rule { agent, rule }) = (scope, &call.lasting) else { return };
+        let (agent, rule, by) = (agent.clone(), rule.clone(), self.by.clone());
+        let kept = KeptRule { agent, rule, granted, by, at: self.now, request, reason: reason.to_owned() };
+        self.effect(request.uuid(), "rule", EffectKind::KeepRule { rule: Box::new(kept) });
     }
 
     /// Its agent goes on with this message.
@@ -219,8 +232,8 @@ impl Draft<'_> {
             let by = std::mem::replace(&mut self.by, &SYSTEM);
             debug_assert_eq!(*self.by, system);
             let reason = format!("nobody answered within {}", deadline.since(since));
-            self.resolve(request.clone(), answer, &reason);
-            self.follow_answer(&request, answer, &reason);
+            self.resolve(request.clone(), (answer, Scope::Call), &reason);
+            self.follow_answer(&request, (answer, Scope::Call), &reason);
             self.by = by;
             return;
         }
@@ -250,7 +263,7 @@ impl Draft<'_> {
     pub(crate) fn withdraw_own_requests(&mut self) {
         let own = self.resident.flow.requests.values().filter(|request| request.step.is_none());
         for request in own.cloned().collect::<Vec<_>>() {
-            self.resolve(request, Answer::Withdrawn, "");
+            self.resolve(request, (Answer::Withdrawn, Scope::Call), "");
         }
     }
 

@@ -4,6 +4,7 @@
 use orc_domain::event::Fact;
 use orc_domain::flow::{FlowState, Phase, StepNo, StepOutcome, StepState, Stop};
 use orc_domain::graph::PhaseKind;
+use orc_domain::permission::Scope;
 use orc_domain::request::Answer;
 use orc_domain::run::{RunState, StopReason};
 use orc_domain::transition::Transition;
@@ -112,7 +113,7 @@ impl Draft<'_> {
                 Wait::Request { request } => {
                     let request = *request;
                     if let Some(request) = self.open_request(request, |_| true) {
-                        self.resolve(request, Answer::Withdrawn, "");
+                        self.resolve(request, (Answer::Withdrawn, Scope::Call), "");
                     }
                     self.take(Transition::RequestWithdrawn);
                     self.finish(no, StepOutcome::Cancelled);

@@ -142,8 +142,8 @@ impl Draft<'_> {
             Input::ChildEnded { flow, outcome, output, tips, detail } => {
                 self.child_ended(*flow, *outcome, (output.as_ref(), tips), detail);
             }
-            Input::Answer { request, answer, subject, standing, reason } => {
-                self.answered(*request, *answer, (standing, subject.as_ref()), reason);
+            Input::Answer { request, answer, scope, subject, standing, reason } => {
+                self.answered(*request, (*answer, *scope), (standing, subject.as_ref()), reason);
             }
             // The answer to its request lifts it.
             Input::Hold { reason: HoldReason::Wall(_), .. } | Input::Lift { reason: HoldReason::Wall(_), .. } => {}

@@ -13,7 +13,7 @@ use orc_domain::hold::HoldScope;
 use orc_domain::ids::{ContentHash, FlowId, RequestId};
 use orc_domain::input::Input;
 use orc_domain::path::StepPath;
-use orc_domain::permission::Above;
+use orc_domain::permission::{Above, Scope};
 use orc_domain::principal::Principal;
 use orc_domain::request::{AnswerError, Standing};
 use orc_domain::time::Timestamp;
@@ -182,10 +182,10 @@ impl Resident {
         request: RequestId,
         by: &Principal,
         standing: &Standing,
-        subject: Option<&ContentHash>,
+        said: (Option<&ContentHash>, Scope),
     ) -> Result<(), Option<AnswerError>> {
         let request = self.flow.requests.get(&request).ok_or(None)?;
-        request.check_answer(by, standing, subject).map_err(Some)
+        request.check_answer(by, standing, said).map_err(Some)
     }
 
     /// Whether steps of the current phase are still wanted: a cancel ends the main part, force also `finally`.

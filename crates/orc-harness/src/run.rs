@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use orc_domain::agent::AgentStop;
 use orc_domain::ids::{InstanceId, RunId};
-use orc_domain::permission::{Above, CallAnswer};
+use orc_domain::permission::{CallAnswer, Scope};
 use orc_domain::profile::{self, BuiltIn, Profile};
 use orc_domain::run::{ErrorFamily, Process};
 use orc_domain::time::Millis;
@@ -32,7 +32,7 @@ use crate::context;
 use crate::drive::{Driver, Order, Say};
 use crate::events;
 use crate::facts::{self, Wanted};
-use crate::gate::{Gate, Grounds, Refused};
+use crate::gate::{Answers, Gate, Grounds, Over};
 use crate::place::Place;
 use crate::record::{Entry, Line, Record};
 use crate::tools;
@@ -236,7 +236,7 @@ async fn prepare(
     (mut record, lines): (Record, &[Line]),
     (place, say): (&Arc<dyn Place>, &Say),
 ) -> Result<(Driver, Vec<Heard>), String> {
-    let Begin { start, prompt, wake, workers, above, place: launch, outset, record: path, at, .. } = begin;
+    let Begin { start, prompt, wake, workers, above, rules, place: launch, outset, record: path, at, .. } = begin;
     let hosts = launch.confinement.as_ref().map(|boxed| boxed.network.iter().cloned().collect()).unwrap_or_default();
     let directory = launch.directory.display().to_string();
     let wanted = Wanted { directory, hosts, at, git: built_in.git, memory: built_in.memory };
@@ -252,7 +252,8 @@ async fn prepare(
     if is_new {
         record.append(shared.clock.now(), Entry::Began { settings: Box::new(settings) }).map_err(failed)?;
     }
-    let gate = Arc::new(gate_of(&start.profile, &above, &launch, lines)?);
+    let over = Over { above, rules, is_below: false };
+    let gate = Arc::new(gate_of(&start.profile, &over, &launch, lines)?);
     for line in lines {
         if let Entry::Heard { heard } = &line.entry {
             brain.hear(heard.clone());
@@ -263,11 +264,7 @@ async fn prepare(
     let first_heard = answered(&brain, &start.wake, &gate);
     let messages = start.wake.messages.iter().map(|letter| letter.id.clone()).collect();
     let text = if is_new { format!("{}\n\n{prompt}", context::opening(&facts)) } else { wake };
-    let below = Below {
-        above: Gate::handed_down(&start.profile, &above),
-        grounds: grounds_of(&launch),
-        refused: gate.refused(),
-    };
+    let below = Below { over: over.handed_down(&start.profile), grounds: grounds_of(&launch), answers: gate.answers() };
     let family = Family::new(shared, &start, workers, (facts, Arc::clone(place), Arc::clone(say)), (&path, below));
     let driver = Driver {
         brain,
@@ -282,17 +279,15 @@ async fn prepare(
     Ok((driver, first_heard.unwrap_or_else(|| vec![Heard::Woken { text, messages }])))
 }
 
-/// The gate of the run's own agent. What somebody said no to in an earlier run of the conversation stays so.
-fn gate_of(profile: &Profile, above: &[Above], launch: &Launch, lines: &[Line]) -> Result<Gate, String> {
-    let gate = Gate::of(profile, above, &grounds_of(launch), Refused::default())?;
+/// The gate of the run's own agent. What somebody answered in an earlier run of the conversation stays so, if it was to.
+fn gate_of(profile: &Profile, over: &Over, launch: &Launch, lines: &[Line]) -> Result<Gate, String> {
+    let answers = Answers::default();
     for line in lines {
-        if let Entry::Heard { heard: Heard::Answered { answer, .. } } = &line.entry
-            && !answer.granted
-        {
-            gate.refuse(answer.call.subject.clone());
+        if let Entry::Heard { heard: Heard::Answered { answer, .. } } = &line.entry {
+            answers.hear(answer);
         }
     }
-    Ok(gate)
+    Gate::of(profile, over, &grounds_of(launch), answers)
 }
 
 /// Where an agent works that is in this place.
@@ -311,9 +306,7 @@ fn answered(brain: &Brain, wake: &Wake, gate: &Gate) -> Option<Vec<Heard>> {
     let letter = wake.messages.iter().find(|letter| letter.answer.as_ref().is_some_and(is_meant))?;
     let answer = letter.answer.clone()?;
     let text = refusal_of(letter);
-    if !answer.granted {
-        gate.refuse(answer.call.subject.clone());
-    }
+    gate.answers().hear(&answer);
     let others = wake.messages.iter().filter(|other| other.id != letter.id && other.answer.is_none());
     let texts: Vec<String> = others.map(written).collect();
     let letters = (!texts.is_empty()).then_some(Heard::Letters { texts });
@@ -322,11 +315,13 @@ fn answered(brain: &Brain, wake: &Wake, gate: &Gate) -> Option<Vec<Heard>> {
 
 /// What a model is told whose call may not run.
 fn refusal_of(letter: &Letter) -> String {
-    let why = if letter.text.text.is_empty() { String::new() } else { format!(": {}", letter.text.text) };
-    format!(
-        "Permission denied by {}{why}. Do it another way, or go on without it; exactly this stays denied.",
-        letter.from
-    )
+    let why = letter.text.text.trim().trim_end_matches('.');
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let stays = match letter.answer.as_ref().map(|answer| answer.scope) {
+        Some(Scope::Call) => "",
+        _ => "; exactly this stays denied",
+    };
+    format!("Permission denied by {}{why}. Do it another way, or go on without it{stays}.", letter.from)
 }
 
 /// A message that came beside an answer.

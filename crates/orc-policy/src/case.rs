@@ -333,7 +333,7 @@ impl Setup<'_> {
                 .get("ceiling")
                 .filter(|ceiling| ceiling.is_array())
                 .map(|ceiling| parse(&texts(Some(ceiling)), Verdict::Allow, Source::Profile, cwd).0);
-            found.push(Above { who: who.to_owned(), deny, ceiling, within });
+            found.push(Above { who: who.to_owned(), deny, ceiling, within, delegate: Vec::new() });
         }
         found
     }

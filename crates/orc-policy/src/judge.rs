@@ -127,13 +127,15 @@ impl Judge<'_> {
 
     fn ceilings(&self, reasons: &mut Vec<Reason>) {
         let class = self.view.class();
-        let own = self.policy.ceiling.map(|ceiling| ("its own".to_owned(), ceiling));
-        let above =
-            self.policy.above.iter().filter_map(|above| Some((format!("that of {}", above.who), above.ceiling?)));
+        let own = self.policy.ceiling.map(|ceiling| ("its own ceiling".to_owned(), ceiling));
+        let above = self
+            .policy
+            .above
+            .iter()
+            .filter_map(|above| Some((format!("the ceiling of {}", above.who), above.ceiling?)));
         for (whose, ceiling) in own.into_iter().chain(above) {
             if class > ceiling && self.view.family != Family::Own {
-                let text = format!("it does more than `{}`, and {whose} ceiling is `{}`", class.word(), ceiling.word());
-                let text = text.replace("does more than", "is of the class");
+                let text = format!("it is of the class `{}`, and {whose} is `{}`", class.word(), ceiling.word());
                 reasons.push(Reason { verdict: Verdict::Deny, ground: Ground::Ceiling, part: self.view.shown(), text });
             }
         }
@@ -226,7 +228,7 @@ impl Judge<'_> {
     fn questions(&self, reasons: &mut Vec<Reason>) {
         for rule in &self.policy.rules.ask {
             // For a whole tool it says what happens to calls that nothing else is said about.
-            if rule.is_whole() && rule.source != Source::Managed && self.is_named() {
+            if rule.is_whole() && rule.source != Source::Managed && self.is_named(rule.source) {
                 continue;
             }
             let Some(Met { part, .. }) = rule.meets(self.view, self.around).filter(|met| met.meet > Meet::No) else {
@@ -242,11 +244,17 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether rules that say more than a tool's name grant every part of it.
-    fn is_named(&self) -> bool {
-        let allow: Vec<Rule> = self.policy.rules.allow.iter().filter(|rule| !rule.is_whole()).cloned().collect();
+    /// Whether rules that say more than a tool's name grant every part of it, and stand where the question does: what
+    /// somebody else wants to be asked about, they do not lift.
+    fn is_named(&self, source: Source) -> bool {
+        let own = |rule: &&Rule| !rule.is_whole() && rule.source == source;
+        self.is_granted_by(self.policy.rules.allow.iter().filter(own).cloned().collect()).is_some()
+    }
+
+    /// The rule of these that grants it, if they grant every part.
+    fn is_granted_by(&self, allow: Vec<Rule>) -> Option<String> {
         if allow.is_empty() {
-            return false;
+            return None;
         }
         let policy = Policy {
             rules: Rules { allow, ..Rules::default() },
@@ -255,7 +263,22 @@ impl Judge<'_> {
             ..self.policy.clone()
         };
         let (grounds, missing) = Judge { policy: &policy, by_rules: true, ..*self }.granted();
-        missing.is_none() && grounds.iter().any(|ground| matches!(ground, Ground::Rule { .. }))
+        if missing.is_some() {
+            return None;
+        }
+        grounds.into_iter().find_map(|ground| match ground {
+            Ground::Rule { rule, .. } => Some(rule),
+            _ => None,
+        })
+    }
+
+    /// Whoever above answers this question with yes: the nearest first, by its own `delegate:` and nothing else of it.
+    fn delegated(&self) -> Option<(String, String)> {
+        self.policy.above.iter().rev().find_map(|above| {
+            let to_me = above.delegate.iter().filter(|(to, _)| *to == self.policy.agent);
+            let rules: Vec<Rule> = to_me.flat_map(|(_, rules)| rules.iter().cloned()).collect();
+            Some((self.is_granted_by(rules)?, above.who.clone()))
+        })
     }
 
     /// What is said of a call that no deny and no question meets.
@@ -285,6 +308,12 @@ impl Judge<'_> {
                 part,
                 "the mode `bypassPermissions` lets it pass".to_owned(),
             );
+        }
+        if mode != Mode::DontAsk
+            && let Some((rule, who)) = self.delegated()
+        {
+            let text = format!("`{rule}` of `delegate` of {who} answers it");
+            return said(Verdict::Allow, Ground::Above { rule, who }, part, text);
         }
         let text = format!("nothing allows {part}: {why}");
         said(Verdict::Ask, Ground::Nothing, part, text)

@@ -59,6 +59,8 @@ pub struct Above {
     pub ceiling: Option<Class>,
     /// Calls that anybody below it may make at most, where they are named.
     pub within: Option<Vec<Rule>>,
+    /// Questions of others below it that it answers with yes: who asks, and about what.
+    pub delegate: Vec<(String, Vec<Rule>)>,
 }
 
 /// What passes because a box holds it.
@@ -76,6 +78,8 @@ pub enum Boxed {
 /// All that a call is judged by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
+    /// Whose calls are judged, by its name.
+    pub agent: String,
     /// The run's own rules.
     pub rules: Rules,
     /// Its mode.
@@ -86,7 +90,7 @@ pub struct Policy {
     pub trusted: bool,
     /// Servers of tools that it has.
     pub servers: Vec<String>,
-    /// Everybody above it.
+    /// Everybody above it, the nearest last.
     pub above: Vec<Above>,
     /// What it may do itself at most.
     pub ceiling: Option<Class>,

@@ -4,6 +4,7 @@
 //! whether it **is**, in every word. The two never share an answer.
 
 mod command;
+mod exact;
 mod read;
 
 use crate::glob::{Glob, fold};
@@ -12,6 +13,7 @@ use crate::verdict::{Source, Verdict};
 use crate::view::{Access, Family, Part, Touch, View, effects};
 
 pub use command::{CommandPattern, Meet};
+pub use exact::exactly;
 pub use read::{Complaint, EFFECTS, TOOLS};
 
 /// What a rule means.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-pub use orc_domain::permission::Class;
+pub use orc_domain::permission::{Class, Source};
 use serde::{Deserialize, Serialize};
 
 /// What becomes of a call. The greater one wins.
@@ -35,57 +35,6 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(self.word())
-    }
-}
-
-/// Where a rule was written. Earlier ones are nearer to whoever runs the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// An administrator's file.
-    Managed,
-    /// The command line.
-    CommandLine,
-    /// The pipeline.
-    Pipeline,
-    /// The agent's profile.
-    Profile,
-    /// An answer that was given during this run.
-    Run,
-    /// `.claude/settings.local.json`.
-    Local,
-    /// `.claude/settings.json`, and `orchestrator.yaml`.
-    Project,
-    /// `~/.claude/settings.json`.
-    User,
-}
-
-impl Source {
-    /// Every one, in the order of their weight.
-    pub const ALL: [Self; 8] = [
-        Self::Managed,
-        Self::CommandLine,
-        Self::Pipeline,
-        Self::Profile,
-        Self::Run,
-        Self::Local,
-        Self::Project,
-        Self::User,
-    ];
-
-    /// Its word.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Managed => "managed",
-            Self::CommandLine => "command line",
-            Self::Pipeline => "pipeline",
-            Self::Profile => "profile",
-            Self::Run => "run",
-            Self::Local => "local",
-            Self::Project => "project",
-            Self::User => "user",
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use futures_util::future::BoxFuture;
 use orc_domain::agent::AgentStop;
 use orc_domain::ids::RunId;
-use orc_domain::permission::Above;
+use orc_domain::permission::{Above, Ruleset};
 use orc_domain::profile::Profile;
 use orc_domain::run::Process;
 use orc_domain::time::{Millis, Timestamp};
@@ -32,6 +32,9 @@ pub struct Outset {
     /// Who is above it, and what they let it do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<Above>,
+    /// Rules that held beside that when it began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Ruleset>,
 }
 
 /// A run that is to begin.
@@ -46,6 +49,8 @@ pub struct Begin {
     pub workers: Vec<Profile>,
     /// Who is above it, and what they let it do.
     pub above: Vec<Above>,
+    /// Rules that hold beside that.
+    pub rules: Vec<Ruleset>,
     /// The box, the directory, the environment, the log and the tap of the run; `argv` and `stdin` are the harness's own.
     pub place: Launch,
     /// The same as it was decided, for the record.

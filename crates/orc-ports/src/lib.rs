@@ -10,5 +10,6 @@ pub mod ledger;
 pub mod log;
 pub mod notifier;
 pub mod reader;
+pub mod rulebook;
 pub mod store;
 pub mod worktrees;

@@ -6,6 +6,7 @@ use orc_domain::effect::AgentCall;
 use orc_domain::graph::MAX_OUTPUT_BYTES;
 use orc_domain::ids::{FlowId, RunId, WorkspaceId};
 use orc_domain::input::{Ending, Input, Told};
+use orc_domain::permission::Ruleset;
 use orc_domain::principal::Principal;
 use orc_domain::profile::Adapter;
 use orc_domain::run::{AgentStop, Cause, ErrorFamily, Failure, Message, WakeReason};
@@ -38,6 +39,8 @@ pub(crate) async fn launch(
     run: RunId,
     call: AgentCall,
 ) -> Result<(Work, Arc<Ear>), Input> {
+    let not_begun = |ending| Input::RunEnded { run, ending, told: Some(nothing_told()) };
+    let rules = if is_built_in(&call) { rules(shell).map_err(|ending| not_begun(*ending))? } else { Vec::new() };
     let continuation = match &call.wake {
         // The built-in agent goes on in its conversation, in which everything stands.
         WakeReason::Recovery { lost } if !is_built_in(&call) => tail_of_log(shell, flow, *lost).await,
@@ -48,7 +51,6 @@ pub(crate) async fn launch(
     let agent = Some(call.profile.name.as_str());
     let who = Who { flow, lies: flow, run, path: &path, attempt: call.attempt, agent, told };
     let settled = places::settle(shell, &who, place.clone(), own.clone()).await;
-    let not_begun = |ending| Input::RunEnded { run, ending, told: Some(nothing_told()) };
     let mut settled = settled.map_err(not_begun)?;
     let secrets = shell.shape.boxes.redacted();
     let secrets = models::open(shell, (flow, run), &call, &mut settled, secrets).await.map_err(not_begun)?;
@@ -83,11 +85,12 @@ pub(crate) async fn launch(
     let (prompt, wake) = (text(launch.stdin.as_deref()), text(Some(&woken.stdin)));
     let env = own.into_iter().chain(told).collect();
     let begin = Begin {
-        outset: Outset { place, env, profile: start.profile.clone(), above: above.clone() },
+        outset: Outset { place, env, profile: start.profile.clone(), above: above.clone(), rules: rules.clone() },
         prompt,
         wake,
         workers,
         above,
+        rules,
         record: shell.data.conversation(flow, &path),
         goes_on,
         at: shell.clock.now(),
@@ -96,6 +99,14 @@ pub(crate) async fn launch(
         start,
     };
     Ok((Work::BuiltIn(Box::new(begin)), ear))
+}
+
+/// Rules that hold beside what the run was given. Without them nothing begins: one of them may be a deny.
+fn rules(shell: &Shell) -> Result<Vec<Ruleset>, Box<Ending>> {
+    shell.rulebook.rules().map_err(|error| {
+        let detail = format!("the rules that hold for every agent cannot be read: {error}");
+        Box::new(Ending::Failed(Failure { family: ErrorFamily::Unknown, cause: Cause::Start, detail }))
+    })
 }
 
 /// Whether it is the agent that comes with us.

@@ -22,26 +22,27 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that runs faster than the machine's from the moment it is made, so that a test sees the end of a wait of
-/// minutes. Only for tests: what it tells is not the time.
+/// A clock that is ahead of the machine's, and runs faster from the moment it is made, so that a test sees the end of a wait
+/// of minutes or days. Only for tests: what it tells is not the time.
 #[derive(Clone, Copy, Debug)]
 pub struct FastClock {
     began: Timestamp,
+    ahead: Millis,
     rate: u64,
 }
 
 impl FastClock {
-    /// `rate` of its seconds pass in one of the machine's.
+    /// `rate` of its seconds pass in one of the machine's, from so much later than now.
     #[must_use]
-    pub fn new(rate: std::num::NonZeroU32) -> Self {
-        Self { began: SystemClock.now(), rate: rate.get().into() }
+    pub fn new(rate: std::num::NonZeroU32, ahead: Millis) -> Self {
+        Self { began: SystemClock.now(), ahead, rate: rate.get().into() }
     }
 }
 
 impl Clock for FastClock {
     fn now(&self) -> Timestamp {
         let passed = SystemClock.now().since(self.began);
-        self.began + passed.saturating_mul(self.rate)
+        self.began + self.ahead + passed.saturating_mul(self.rate)
     }
 
     fn sleep(&self, span: Millis) -> BoxFuture<'static, ()> {

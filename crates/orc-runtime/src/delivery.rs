@@ -14,6 +14,8 @@ use orc_domain::graph::MAX_OUTPUT_BYTES;
 use orc_domain::ids::{EffectId, FlowId, RunId};
 use orc_domain::input::{Ending, Input};
 use orc_domain::path::StepPath;
+use orc_domain::permission::KeptRule;
+use orc_domain::time::Millis;
 use orc_domain::tree::PrivateCopy;
 use orc_domain::value::Value;
 use orc_ports::executor::{Launch, Limits};
@@ -28,6 +30,9 @@ use crate::ears;
 use crate::endings::ending_of_start;
 use crate::places::{self, Settled, Who};
 use crate::shell::Shell;
+
+/// Time between two attempts to keep a rule.
+const KEEP_AGAIN: Millis = Millis::from_secs(5);
 
 /// A run to be started.
 struct Start {
@@ -159,10 +164,27 @@ async fn carry_out(shell: &Arc<Shell>, effect: EffectId, kind: EffectKind) {
                 return;
             }
         }
+        EffectKind::KeepRule { rule } => {
+            if !keep(shell, &rule).await {
+                return;
+            }
+        }
         // Starts are delivered together.
         EffectKind::StartRun { .. } | EffectKind::StartAgent { .. } | EffectKind::Join { .. } => return,
     }
     done(shell, effect).await;
+}
+
+/// Keeps a rule, until that works. False when the program is ending.
+async fn keep(shell: &Arc<Shell>, rule: &KeptRule) -> bool {
+    while let Err(error) = shell.rulebook.keep(rule) {
+        tracing::error!(%error, rule = rule.rule, "a rule that was answered for ever cannot be kept; trying again");
+        tokio::select! {
+            () = shell.clock.sleep(KEEP_AGAIN) => {}
+            () = shell.tasks.ending().cancelled_owned() => return false,
+        }
+    }
+    true
 }
 
 /// Tries until the store takes it. False when the program is ending: the effect stays in the outbox.

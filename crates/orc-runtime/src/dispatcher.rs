@@ -6,6 +6,7 @@ use orc_domain::flow::{Flow, FlowSpec, FlowState};
 use orc_domain::graph::Pipeline;
 use orc_domain::ids::{ContentHash, FlowId, InstanceId, RequestId};
 use orc_domain::input::{Input, Signed};
+use orc_domain::permission::Scope;
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, AnswerError, RequestState};
 use orc_ports::adapter::Adapter;
@@ -16,6 +17,7 @@ use orc_ports::harness::Harness;
 use orc_ports::ledger::Ledger;
 use orc_ports::notifier::Notifier;
 use orc_ports::reader::Reader;
+use orc_ports::rulebook::Rulebook;
 use orc_ports::store::{Instance, Store, StoreError};
 use orc_ports::worktrees::Worktrees;
 use serde::{Deserialize, Serialize};
@@ -57,6 +59,8 @@ pub struct Parts {
     pub adapter: Arc<dyn Adapter>,
     /// Tells people.
     pub notifier: Arc<dyn Notifier>,
+    /// Knows rules that hold beside those of pipelines and profiles.
+    pub rulebook: Arc<dyn Rulebook>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Made before the executor.
@@ -126,6 +130,9 @@ pub struct Reply {
     pub request: RequestId,
     /// Yes or no.
     pub answer: Answer,
+    /// For how long, where it is about a call.
+    #[serde(default)]
+    pub scope: Scope,
     /// What they saw; none: whatever it is now.
     pub subject: Option<ContentHash>,
     /// In their words; may be empty.
@@ -155,7 +162,7 @@ impl Dispatcher {
     /// When the store fails or a left process does not go.
     pub async fn open(parts: Parts) -> Result<(Self, Recovered), DispatcherError> {
         let Parts { store, reader, executor, harness, worktrees, gateway, ledger, .. } = parts;
-        let Parts { adapter, notifier, clock, router, data, shape, instance, .. } = parts;
+        let Parts { adapter, notifier, rulebook, clock, router, data, shape, instance, .. } = parts;
         let slots = Slots::new(shape.slots);
         let (commits, live, trouble) = (watch::Sender::new(0), watch::Sender::new(0), watch::Sender::new(None));
         let tasks = Tasks::default();
@@ -170,6 +177,7 @@ impl Dispatcher {
             places: Places::default(),
             adapter,
             notifier,
+            rulebook,
             clock,
             router,
             data,
@@ -252,16 +260,16 @@ impl Dispatcher {
     /// # Errors
     /// When there is no such request, they may not answer, or as [`Dispatcher::send`].
     pub async fn answer(&self, by: Principal, reply: Reply) -> Result<Heard, DispatcherError> {
-        let Reply { flow, request, answer, subject, reason } = reply;
+        let Reply { flow, request, answer, scope, subject, reason } = reply;
         let Known { who: by, standing, .. } = self.shell.shape.standing.of(&by);
         let resident = load(&self.shell, flow).await?.ok_or(DispatcherError::Unknown(flow))?;
         self.check_four_eyes(resident.flow(), request, &by)?;
-        match resident.check_answer(request, &by, &standing, subject.as_ref()) {
+        match resident.check_answer(request, &by, &standing, (subject.as_ref(), scope)) {
             Ok(()) => {}
             Err(Some(error)) => return Err(DispatcherError::Answer(error)),
             Err(None) => return Err(self.answered_before(request).await?),
         }
-        let input = Input::Answer { request, answer, subject, standing, reason };
+        let input = Input::Answer { request, answer, scope, subject, standing, reason };
         let heard = children::send(&self.shell, flow, Signed { by, input }).await?;
         // Somebody else may have been faster, between the look and the answer.
         if heard.changed { Ok(heard) } else { Err(self.answered_before(request).await?) }

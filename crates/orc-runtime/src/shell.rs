@@ -16,6 +16,7 @@ use orc_ports::harness::Harness;
 use orc_ports::ledger::Ledger;
 use orc_ports::notifier::Notifier;
 use orc_ports::reader::Reader;
+use orc_ports::rulebook::Rulebook;
 use orc_ports::store::{Store, StoreError};
 use orc_ports::worktrees::Worktrees;
 use tokio::sync::{RwLock, RwLockReadGuard, watch};
@@ -117,6 +118,7 @@ pub(crate) struct Shell {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) adapter: Arc<dyn Adapter>,
     pub(crate) notifier: Arc<dyn Notifier>,
+    pub(crate) rulebook: Arc<dyn Rulebook>,
     pub(crate) tasks: Tasks,
     /// Counts commits, so that readers of the event log know when to look.
     pub(crate) commits: watch::Sender<u64>,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use orc_domain::permission::{Class, PermissionMode, Permissions};
+use orc_domain::permission::{Class, Delegate, PermissionMode, Permissions};
 use orc_domain::profile::{BuiltIn, Mode};
 use orc_policy::rule::{Pattern, Rule};
 use orc_policy::verdict::{Source, Verdict};
@@ -13,7 +13,7 @@ use crate::diagnostic::{Code, Report};
 use crate::keys::{self, Table};
 use crate::read::{self, Fields};
 use crate::source::Span;
-use crate::yaml::Node;
+use crate::yaml::{Kind, Node};
 
 /// Reads `permissions:` with the keys of this table.
 pub(crate) fn permissions(node: &Node, table: &'static Table, hands: &Hands, report: &mut Report) -> Permissions {
@@ -25,9 +25,37 @@ pub(crate) fn permissions(node: &Node, table: &'static Table, hands: &Hands, rep
         rules.collect()
     };
     let (allow, ask, deny) = (list("allow", Verdict::Allow), list("ask", Verdict::Ask), list("deny", Verdict::Deny));
+    let delegate = fields.get("delegate").map(|node| delegates(node, report)).unwrap_or_default();
     let ceiling = fields.get("ceiling").and_then(|node| read::word(node, "`ceiling`", keys::CEILINGS, report));
     let ceiling = ceiling.and_then(|word| Class::ALL.into_iter().find(|class| class.word() == word));
-    Permissions { allow, ask, deny, ceiling }
+    Permissions { allow, ask, deny, ceiling, delegate }
+}
+
+/// `delegate:`.
+fn delegates(node: &Node, report: &mut Report) -> Vec<Delegate> {
+    let Kind::List(items) = &node.kind else {
+        read::wrong_type(
+            node,
+            "`delegate`",
+            "a list such as `[{ to: tester, allow: [\"Bash(npm test *)\"] }]`",
+            report,
+        );
+        return Vec::new();
+    };
+    let read_one = |node: &Node, report: &mut Report| {
+        let fields = read::fields(node, &keys::DELEGATE, report)?;
+        if let Some(missing) = ["to", "allow"].into_iter().find(|key| fields.lacks(key)) {
+            report
+                .error(Code::MissingKey, node.span, format!("this `delegate` does not say `{missing}`"))
+                .help("write `{ to: tester, allow: [\"Bash(npm test *)\"] }`");
+        }
+        let to = read::text(fields.get("to")?, "`to`", report)?;
+        let names = read::names(fields.get("allow")?, "`allow`", report);
+        let (what, hands) = ("`allow` of `delegate`", Hands::any());
+        let rules = names.iter().filter_map(|name| rule(&name.text, Verdict::Allow, (name.span, what, &hands), report));
+        Some(Delegate { to, allow: rules.collect() })
+    };
+    items.iter().filter_map(|item| read_one(item, report)).collect()
 }
 
 /// One rule, if it can be read; one that is about nothing is told of.

@@ -7,6 +7,7 @@ mod confine;
 mod notify;
 mod people;
 mod providers;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,6 +21,7 @@ pub use self::confine::{
 pub use self::notify::{Address, Moment, Notification, Target};
 pub use self::people::{Person, Role};
 pub use self::providers::{FileOf, Models, NamedFile, PartialModels, Provider, ProviderKind, Unpriced, named_files};
+pub use self::rules::{PartialRules, RuleFile, RuleSettings, rules_of_file};
 use crate::diagnostic::{Code, Diagnostic, Report};
 use crate::keys;
 use crate::pipeline::is_variable;
@@ -128,6 +130,8 @@ pub struct PartialSettings {
     pub confinement: PartialConfinement,
     /// `providers:`, `prices:` and `unpriced:`.
     pub models: PartialModels,
+    /// `permissions:`.
+    pub rules: PartialRules,
 }
 
 /// What one source says about how long things are kept.
@@ -185,6 +189,8 @@ pub struct Settings {
     pub agents_domain: Setting<String>,
     /// Who answers calls of models, and what that costs.
     pub models: Models,
+    /// Rules for all agents.
+    pub rules: RuleSettings,
 }
 
 /// A setting that cannot be read from a variable or a flag.
@@ -236,6 +242,7 @@ impl Settings {
                 || orc_domain::identity::DEFAULT_DOMAIN.to_owned(),
             ),
             models: Models::resolve(layers),
+            rules: RuleSettings::resolve(layers),
         }
     }
 
@@ -284,6 +291,7 @@ impl Settings {
             ("agents_domain", self.agents_domain.value.clone(), &self.agents_domain.origin),
         ];
         rows.extend(self.boxes.rows());
+        rows.extend(self.rules.rows());
         rows.extend([
             (
                 "providers",
@@ -367,6 +375,7 @@ impl PartialSettings {
         }
         self.confinement = PartialConfinement::read(&fields, &origin_of, report);
         self.models = PartialModels::read(&fields, &origin_of, report);
+        self.rules = PartialRules::read(&fields, &origin_of, report);
         self.slots = fields
             .get("slots")
             .and_then(|node| read::count(node, "`slots`", keys::MAX_SLOTS, report))

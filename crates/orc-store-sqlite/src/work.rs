@@ -488,7 +488,8 @@ const fn durability(kind: &EffectKind) -> Durability {
         | EffectKind::StopRun { .. }
         | EffectKind::WriteRun { .. }
         | EffectKind::StartFlow { .. }
-        | EffectKind::Tell { .. } => Durability::Process,
+        | EffectKind::Tell { .. }
+        | EffectKind::KeepRule { .. } => Durability::Process,
     }
 }
 

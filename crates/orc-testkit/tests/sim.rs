@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use orc_testkit::sim::{Bounds, Sabotage, Settings, kept_seeds, missing_transitions, run_campaign, shrink, simulate};
 
 /// Enough to take every transition; `cargo xtask sim` goes further.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 1_000;
 
 fn bounds(seeds: u64) -> Bounds {
     Bounds { from: 0, seeds, threads: NonZeroUsize::MIN.saturating_add(1) }

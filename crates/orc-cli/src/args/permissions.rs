@@ -19,6 +19,16 @@ pub(crate) enum PermissionsCommand {
     /// Rules that never fire, are covered by others, or mean more than they look; or what is known without any rule
     #[command(after_help = examples::PERMISSIONS_LINT)]
     Lint(LintArgs),
+    /// Rules that hold for all agents, and those that answers left for ever, with where they come from
+    Rules(OutputArgs),
+    /// Take back a rule that an answer left for ever
+    Forget(ForgetArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForgetArgs {
+    /// The request that was answered, as `permissions rules` names it, or a unique ending of it
+    pub(crate) id: String,
 }
 
 #[derive(Debug, Args)]
@@ -30,7 +40,7 @@ pub(crate) struct TestArgs {
 }
 
 /// Rules that are typed.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct RuleArgs {
     /// A rule for calls that run without a question; may be given several times
     #[arg(long, value_name = "RULE")]

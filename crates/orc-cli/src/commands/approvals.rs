@@ -1,6 +1,7 @@
 //! `approvals`: what waits for people, and their answers.
 
 use orc_domain::ids::RequestId;
+use orc_domain::permission::Scope;
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestState};
 use orc_domain::time::Timestamp;
@@ -123,8 +124,13 @@ fn print(request: &Request, now: Timestamp, form: Form) -> CommandResult {
             }
             row("closes", &closing(request.on_timeout, *deadline, now));
         }
-        RequestState::Resolved { at, by, answer, reason } => {
-            row("answer", &format!("{} by {by} {}", answer.word(), ago(*at, now)));
+        RequestState::Resolved { at, by, answer, scope, reason } => {
+            let long = match scope {
+                Scope::Call => "",
+                Scope::Run => ", for the run",
+                Scope::Forever => ", for ever",
+            };
+            row("answer", &format!("{} by {by} {}{long}", answer.word(), ago(*at, now)));
             if !reason.is_empty() {
                 row("reason", &clean_line(reason, 1000));
             }
@@ -156,11 +162,12 @@ fn document(request: &Request, now: Timestamp) -> Value {
             document["age_ms"] = json!(now.since(*since).as_millis());
             document["may_answer"] = json!(request.may_answer());
         }
-        RequestState::Resolved { at, by, answer, reason } => {
+        RequestState::Resolved { at, by, answer, scope, reason } => {
             document["state"] = json!("resolved");
             document["at"] = json!(at.to_string());
             document["by"] = json!(by.to_string());
             document["answer"] = json!(answer.word());
+            document["scope"] = json!(scope.word());
             document["reason"] = json!(reason);
         }
     }
@@ -187,6 +194,7 @@ pub(crate) async fn answer(context: &Context, args: AnswerArgs, answer: Answer) 
         flow: request.flow,
         request: request.id,
         answer,
+        scope: args.scope.unwrap_or_default(),
         // What was read is what is answered: should it have changed since, the answer does not count.
         subject: Some(request.subject),
         reason: args.reason.unwrap_or_default(),

@@ -3,7 +3,7 @@
 use orc_spec::SourceFile;
 
 use super::run::start;
-use crate::args::{AskArgs, RunArgs};
+use crate::args::{AskArgs, RuleArgs, RunArgs};
 use crate::context::Context;
 use crate::failure::{CommandResult, Failure};
 
@@ -24,6 +24,15 @@ pub(crate) async fn run(context: &Context, args: AskArgs) -> CommandResult {
     );
     let source = SourceFile::new("ask", text);
     let inputs = vec![format!("question={question}")];
-    let run = RunArgs { pipeline: "ask".to_owned(), inputs, dry_run: false, priority: 0, logs: false, limits, output };
+    let run = RunArgs {
+        pipeline: "ask".to_owned(),
+        inputs,
+        dry_run: false,
+        priority: 0,
+        logs: false,
+        rules: RuleArgs::default(),
+        limits,
+        output,
+    };
     start(context, run, source).await
 }

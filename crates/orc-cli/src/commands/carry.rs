@@ -9,6 +9,7 @@ use orc_domain::event::{Event, Fact};
 use orc_domain::flow::{FlowOutcome, FlowSpec, FlowState, Origin};
 use orc_domain::ids::FlowId;
 use orc_domain::meter::Owner;
+use orc_domain::permission::Scope;
 use orc_domain::principal::Principal;
 use orc_domain::time::{Millis, Timestamp};
 use orc_ports::ledger::CostReader as _;
@@ -328,7 +329,7 @@ fn reply_of(flow: FlowId, progress: &Progress, line: &str, view: &mut dyn View) 
         view.note(&format!("`{}` is no answer: y or n, and why", clean_line(line, 40)));
     }
     let (answer, reason) = reply?;
-    Some(Reply { flow, request: asked.request, answer, subject: None, reason })
+    Some(Reply { flow, request: asked.request, answer, scope: Scope::Call, subject: None, reason })
 }
 
 /// That it was heard, the events say.

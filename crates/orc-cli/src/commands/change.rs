@@ -102,7 +102,9 @@ async fn made(context: &Context, change: &Change) -> CommandResult<Option<FlowSt
         Change::Answer(reply) => {
             let record = reader.request(reply.request).await.map_err(of_store)?;
             record.is_some_and(|record| match record.request.state {
-                RequestState::Resolved { answer, reason, .. } => answer == reply.answer && reason == reply.reason,
+                RequestState::Resolved { answer, scope, reason, .. } => {
+                    answer == reply.answer && scope == reply.scope && reason == reply.reason
+                }
                 RequestState::Open { .. } => false,
             })
         }

@@ -11,7 +11,7 @@ use orc_domain::ids::InstanceId;
 use orc_gateway::{Credential, ProviderKind};
 
 use super::run::run as carry_out;
-use crate::args::{DemoArgs, LimitArgs, RunArgs};
+use crate::args::{DemoArgs, LimitArgs, RuleArgs, RunArgs};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, invalid, unavailable};
@@ -57,6 +57,7 @@ pub(crate) async fn run(context: &Context, args: DemoArgs) -> CommandResult {
     let provider = provider_of(&workspace, &model)?;
     say(&beginning(&workspace.root, &model, provider.as_deref()));
     let run = RunArgs {
+        rules: RuleArgs::default(),
         pipeline: "pipelines/demo.yaml".to_owned(),
         inputs: Vec::new(),
         dry_run: false,

@@ -1,12 +1,14 @@
 //! `permissions`: rules tried out, without a run.
 
 mod explain;
+mod kept;
 mod known;
 mod links;
 mod lint;
 mod test;
 
 pub(crate) use explain::run as explain;
+pub(crate) use kept::{forget, rules};
 pub(crate) use lint::run as lint;
 use orc_policy::verdict::Verdict;
 pub(crate) use test::run as test;

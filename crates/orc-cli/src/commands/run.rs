@@ -7,20 +7,24 @@ use std::sync::Arc;
 use orc_domain::flow::FlowSpec;
 use orc_domain::graph::{Pipeline, RepositorySpec, StartFrom, StepSpec};
 use orc_domain::ids::{FlowId, WorkspaceId};
+use orc_domain::permission::{Above, Permissions};
 use orc_domain::tree::Repository;
+use orc_policy::rule::Rule;
+use orc_policy::verdict::{Source, Verdict};
 use orc_ports::worktrees::WorktreeError;
 use orc_runtime::{Definition, Definitions};
 use orc_spec::{RawInput, SourceFile};
 
 use super::carry::{Manner, Work, carry};
 use super::plan;
-use crate::args::{LimitArgs, RunArgs};
+use crate::args::{LimitArgs, RuleArgs, RunArgs};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{CommandResult, Failure, invalid, unavailable};
 use crate::host;
 use crate::output::{Form, say};
 use crate::shelf::Shelf;
+use crate::view::columns::clean_line;
 
 pub(crate) async fn run(context: &Context, args: RunArgs) -> CommandResult {
     let source = context.source(&context.pipeline_file(&args.pipeline)?)?;
@@ -65,10 +69,26 @@ pub(crate) async fn start(context: &Context, args: RunArgs, source: SourceFile) 
         groups_above: BTreeSet::new(),
         priority: args.priority,
         walls_above: Vec::new(),
-        above: Vec::new(),
+        above: typed_rules(&args.rules)?.into_iter().collect(),
     };
     let work = Work::New { spec: Box::new(spec), definitions: Box::new(definitions) };
     carry(context, shape, vec![work], Manner { form: args.output.output, logs: args.logs }).await
+}
+
+/// Rules that were typed: they hold for all agents of the flow, those that others start included.
+fn typed_rules(rules: &RuleArgs) -> CommandResult<Option<Above>> {
+    let RuleArgs { allow, ask, deny } = rules;
+    for (verdict, texts) in [(Verdict::Allow, allow), (Verdict::Ask, ask), (Verdict::Deny, deny)] {
+        for text in texts {
+            Rule::parse(text, verdict, Source::CommandLine, "/").map_err(|complaint| {
+                let what = format!("--{}: `{}`: {}", verdict.word(), clean_line(text, 80), complaint.what);
+                Failure::new(Exit::Usage, what).hint(complaint.hint)
+            })?;
+        }
+    }
+    let (allow, ask, deny) = (allow.clone(), ask.clone(), deny.clone());
+    let permissions = Permissions { allow, ask, deny, ..Permissions::default() };
+    Ok((!permissions.is_empty()).then(|| Above { who: Above::COMMAND_LINE.to_owned(), permissions }))
 }
 
 /// Fixes the commits that private copies start from; nothing when no step of the pipeline, or of those it calls, gets one.

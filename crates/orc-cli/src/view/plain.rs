@@ -3,6 +3,7 @@
 use orc_domain::event::{Event, Fact};
 use orc_domain::flow::StepOutcome;
 use orc_domain::hold::HoldReason;
+use orc_domain::permission::Scope;
 use orc_domain::principal::Principal;
 use orc_domain::run::{Cause, Failure, RunOutcome, StopReason, WakeReason};
 use orc_domain::time::Timestamp;
@@ -49,9 +50,10 @@ pub(crate) fn words(event: &Event, progress: &Progress) -> Option<String> {
         Fact::RequestReminded { request, by, .. } => {
             Some(format!("still waits for an answer to {request} ({})", by.join(", ")))
         }
-        Fact::RequestResolved { answer, reason, .. } => {
+        Fact::RequestResolved { answer, scope, reason, .. } => {
+            let long = if *scope == Scope::Call { String::new() } else { format!(" ({})", scope.word()) };
             let reason = if reason.is_empty() { String::new() } else { format!(": {}", clean(reason)) };
-            Some(format!("{} by {}{reason}", answer.word(), event.body.actor))
+            Some(format!("{} by {}{long}{reason}", answer.word(), event.body.actor))
         }
         Fact::WallReached { wall, short, .. } => {
             let figures = short.map_or_else(String::new, |short| format!(": {}", short.told(*wall)));

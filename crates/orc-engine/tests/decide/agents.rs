@@ -7,7 +7,7 @@ use orc_domain::flow::{FlowOutcome, StepState};
 use orc_domain::hold::HoldReason;
 use orc_domain::ids::ContentHash;
 use orc_domain::input::{Ending, Input};
-use orc_domain::permission::{AskedCall, CallAnswer};
+use orc_domain::permission::{AskedCall, CallAnswer, Lasting, Scope};
 use orc_domain::profile::{Adapter, BuiltIn};
 use orc_domain::request::{Answer, RequestKind};
 use orc_domain::run::{RunOutcome, RunState, StopReason, WakeReason};
@@ -52,6 +52,7 @@ fn a_question_is_put_to_people_and_its_answer_wakes_the_agent() {
     let answer = Input::Answer {
         request: request.id,
         answer: Answer::Approved,
+        scope: Scope::Call,
         subject: None,
         standing: orc_domain::request::Standing { names: [].into(), admin: true },
         reason: "The second.".to_owned(),
@@ -65,7 +66,8 @@ fn a_question_is_put_to_people_and_its_answer_wakes_the_agent() {
 
 /// A call that the agent of a step is asked about.
 fn asked(id: &str) -> AskedCall {
-    AskedCall { id: id.to_owned(), tool: "Bash".to_owned(), subject: ContentHash::of(id.as_bytes()) }
+    let lasting = Lasting::Rule { agent: "coder".to_owned(), rule: format!("Bash({id})") };
+    AskedCall { id: id.to_owned(), tool: "Bash".to_owned(), subject: ContentHash::of(id.as_bytes()), lasting }
 }
 
 fn may_it(id: &str) -> Ending {
@@ -88,7 +90,8 @@ fn whatever_is_answered_about_a_call_its_agent_goes_on_with_it_once() {
         assert_eq!(starts(&begun), ["a"], "{answer:?}");
         let messages = scene.flow().runs[&scene.run("a")].agent.clone().unwrap().messages;
         assert_eq!(messages.len(), 1);
-        assert_eq!(messages[0].answer, Some(CallAnswer { call: asked("push"), granted }));
+        let scope = if answer == Some(Answer::Denied) { Scope::Run } else { Scope::Call };
+        assert_eq!(messages[0].answer, Some(CallAnswer { call: asked("push"), granted, scope }), "a no stays");
         assert!(answer.is_some() || messages[0].text.contains("nobody answered"), "{}", messages[0].text);
         assert!(scene.answer_to(request.id, Answer::Approved, "admin").is_empty(), "it has its answer");
         scene.deliver("a");

@@ -5,6 +5,7 @@ use orc_domain::event::Fact;
 use orc_domain::flow::FlowOutcome;
 use orc_domain::ids::ContentHash;
 use orc_domain::input::Input;
+use orc_domain::permission::Scope;
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, AnswerError, Standing};
 use orc_domain::transition::Transition;
@@ -63,11 +64,12 @@ fn strangers_other_subjects_and_withdrawals_by_hand_do_not_count() {
     assert!(scene.answer("gate", Answer::Withdrawn, "lead").is_empty());
     let standing = Standing { names: ["lead".to_owned()].into(), admin: false };
     let other = Some(ContentHash::of(b"something else"));
-    let checked = scene.resident.check_answer(request.id, &scene.by, &standing, other.as_ref());
+    let checked = scene.resident.check_answer(request.id, &scene.by, &standing, (other.as_ref(), Scope::Call));
     assert_eq!(checked, Err(Some(AnswerError::OtherSubject)));
     let answer = |subject| Input::Answer {
         request: request.id,
         answer: Answer::Approved,
+        scope: Scope::Call,
         subject,
         standing: standing.clone(),
         reason: String::new(),

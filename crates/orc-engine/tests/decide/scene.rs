@@ -14,6 +14,7 @@ use orc_domain::hold::HoldReason;
 use orc_domain::ids::{EffectId, FlowId, RequestId, RunId};
 use orc_domain::input::{Ending, Input, Signed, Told};
 use orc_domain::path::StepPath;
+use orc_domain::permission::Scope;
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestState, Standing};
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process, Run, RunOutcome, RunState, StopReason};
@@ -296,7 +297,7 @@ impl Scene {
 
     pub(crate) fn answer_to(&mut self, request: RequestId, answer: Answer, name: &str) -> Decision {
         let standing = Standing { names: [name.to_owned()].into(), admin: name == "admin" };
-        self.hear(Input::Answer { request, answer, subject: None, standing, reason: String::new() })
+        self.hear(Input::Answer { request, answer, scope: Scope::Call, subject: None, standing, reason: String::new() })
     }
 
     /// The child flow that a step waits for.
@@ -375,7 +376,8 @@ pub(crate) fn starts(decision: &Decision) -> Vec<String> {
         EffectKind::StopRun { .. }
         | EffectKind::WriteRun { .. }
         | EffectKind::StartFlow { .. }
-        | EffectKind::Tell { .. } => None,
+        | EffectKind::Tell { .. }
+        | EffectKind::KeepRule { .. } => None,
     });
     paths.collect()
 }

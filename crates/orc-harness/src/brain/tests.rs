@@ -1,3 +1,4 @@
+use orc_domain::permission::{Lasting, Scope};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -366,7 +367,8 @@ fn a_move() -> impl Strategy<Value = Move> {
 }
 
 fn asked(id: &str) -> AskedCall {
-    AskedCall { id: id.to_owned(), tool: "Bash".to_owned(), subject: orc_domain::ids::ContentHash::of(id.as_bytes()) }
+    let subject = orc_domain::ids::ContentHash::of(id.as_bytes());
+    AskedCall { id: id.to_owned(), tool: "Bash".to_owned(), subject, lasting: Lasting::Once }
 }
 
 fn asks(brain: &mut Brain, call: &str, about: &str, below: bool) -> Vec<Act> {
@@ -374,7 +376,7 @@ fn asks(brain: &mut Brain, call: &str, about: &str, below: bool) -> Vec<Act> {
 }
 
 fn answers(brain: &mut Brain, about: &str, granted: bool) -> Vec<Act> {
-    let answer = CallAnswer { call: asked(about), granted };
+    let answer = CallAnswer { call: asked(about), granted, scope: Scope::Call };
     brain.hear(Heard::Answered { answer, text: format!("no to {about}") })
 }
 
@@ -395,7 +397,7 @@ fn a_call_that_is_asked_about_ends_the_run_and_is_made_once_by_the_next() {
         Act::Use { answer, .. } => answer.clone(),
         _ => None,
     });
-    assert_eq!(granted, Some(CallAnswer { call: asked("b"), granted: true }));
+    assert_eq!(granted, Some(CallAnswer { call: asked("b"), granted: true, scope: Scope::Call }));
     assert!(answers(&mut brain, "b", true).is_empty(), "a second answer");
     assert_eq!(short(&result(&mut brain, "b", false)), ["use e"]);
     assert_eq!(short(&result(&mut brain, "e", false)), ["ask claude-first-4-6 16384 stream"]);

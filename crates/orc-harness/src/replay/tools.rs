@@ -23,7 +23,7 @@ use super::{Again, ReplayError};
 use crate::brain::{Act, Heard};
 use crate::drive::room::Room;
 use crate::drive::{Lift, lift};
-use crate::gate::{Gate, Grounds, Refused};
+use crate::gate::{Answers, Gate, Grounds, Over};
 use crate::place::Place;
 use crate::record::{Entry, Line};
 use crate::run::{Places, grounds_of};
@@ -165,7 +165,8 @@ pub async fn use_again(
         tree::Place::InPlace { .. } => Vec::new(),
     };
     let grounds = Grounds { hosts, ..grounds_of(&launch) };
-    let gate = Gate::of(&outset.profile, &outset.above, &grounds, Refused::default());
+    let over = Over { above: outset.above.clone(), rules: outset.rules.clone(), is_below: false };
+    let gate = Gate::of(&outset.profile, &over, &grounds, Answers::default());
     let gate = Arc::new(gate.map_err(|why| ToolsError::Gate { why })?);
     let place = places.place(launch);
     let done = go(lines, run, Hands::new(Arc::clone(&place), gate)).await;

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use orc_domain::agent::AgentStop;
-use orc_domain::permission::Above;
 use orc_domain::profile::{self, MAX_WORKER_DEPTH, MAX_WORKER_SPAWNS, MAX_WORKER_WIDTH, Profile};
 use orc_ports::adapter::AgentStart;
 use serde_json::{Value, json};
@@ -22,7 +21,7 @@ use crate::ask::Asker;
 use crate::brain::{Brain, Heard};
 use crate::context::{self, Facts};
 use crate::drive::{Driver, Ended, Order, Say, Spawn, Spawned, Spawns};
-use crate::gate::{Gate, Grounds, Refused};
+use crate::gate::{Answers, Gate, Grounds, Over};
 use crate::place::Place;
 use crate::record::{Entry, Record};
 use crate::talk::ToolCall;
@@ -38,17 +37,17 @@ struct Tree {
     width: Arc<Semaphore>,
     left: AtomicU32,
     grounds: Grounds,
-    refused: Refused,
+    answers: Answers,
 }
 
 /// What agents of agents are judged by beside their own profiles.
 pub(super) struct Below {
-    /// Everybody above them.
-    pub(super) above: Vec<Above>,
+    /// Everybody above them, and what holds for all.
+    pub(super) over: Over,
     /// Where they work.
     pub(super) grounds: Grounds,
-    /// What somebody said no to.
-    pub(super) refused: Refused,
+    /// What was answered.
+    pub(super) answers: Answers,
 }
 
 /// One level of the tree.
@@ -58,7 +57,7 @@ pub(super) struct Family {
     say: Say,
     record: PathBuf,
     depth: u32,
-    above: Vec<Above>,
+    over: Over,
     /// The turn that the agent of this level has itself. It lends it to those that it starts and waits for: if all turns
     /// were had by agents that wait, nobody would ever work.
     own: Arc<Semaphore>,
@@ -81,11 +80,11 @@ impl Family {
             width: Arc::new(Semaphore::new(MAX_WORKER_WIDTH as usize)),
             left: AtomicU32::new(MAX_WORKER_SPAWNS),
             grounds: below.grounds,
-            refused: below.refused,
+            answers: below.answers,
         };
         // The run's own agent has no turn, and needs none.
         let own = Arc::new(Semaphore::new(0));
-        Self { tree: Arc::new(tree), say, record: record.to_owned(), depth: 0, above: below.above, own }
+        Self { tree: Arc::new(tree), say, record: record.to_owned(), depth: 0, over: below.over, own }
     }
 
     async fn run(self, wanted: Spawn, cancel: CancellationToken) -> Spawned {
@@ -135,7 +134,7 @@ impl Family {
         });
         let settings = known.unwrap_or_else(|| settings_of(&start, built_in, &tree.workers, &tree.facts));
         let mut brain = Brain::new(settings.clone()).map_err(|error| format!("{error}: {}", error.source))?;
-        let gate = Gate::of(profile, &self.above, &tree.grounds, Arc::clone(&tree.refused))?;
+        let gate = Gate::of(profile, &self.over, &tree.grounds, tree.answers.clone())?;
         let first = match answer {
             // It goes on where it asked.
             Some(answer) => {
@@ -157,9 +156,9 @@ impl Family {
         let run = Entry::Run { run: tree.start.names.run, outset: None };
         record.append(now, run).map_err(|error| error.to_string())?;
         let say = shown_below(&self.say, call, agent);
-        let above = Gate::handed_down(profile, &self.above);
+        let over = self.over.handed_down(profile);
         let (depth, own) = (self.depth + 1, Arc::new(Semaphore::new(1)));
-        let family = Self { say: Arc::clone(&say), record: path, depth, above, own, ..self.clone() };
+        let family = Self { say: Arc::clone(&say), record: path, depth, over, own, ..self.clone() };
         let gateway = Arc::clone(&tree.shared.gateway);
         let driver = Driver {
             brain,

@@ -4,7 +4,9 @@ use super::Shape::{
     Argv, Count, CountOrZero, Duration, EnvNames, Later, ListOf, NameLists, Named, Size, Table as Sub, Tally, Text,
     WordList, Words,
 };
-use super::{BOX_SETTINGS, MAX_SLOTS, PROVIDER, SANDBOXES, SECRET, Table, UNPRICED, WORKTREE_SETTINGS, key};
+use super::{
+    BOX_SETTINGS, MAX_SLOTS, PERMISSIONS_OF_ALL, PROVIDER, SANDBOXES, SECRET, Table, UNPRICED, WORKTREE_SETTINGS, key,
+};
 
 /// What people may do, the most first.
 pub const ROLES: &[&str] = &["admin", "approve", "operate", "read"];
@@ -37,7 +39,7 @@ pub static SETTINGS: Table = Table {
         key("worktree", Sub(&WORKTREE_SETTINGS), "How private copies of repositories are made."),
         key("secrets", Named(&SECRET), "Secrets that pipelines may name, and where they are found; never the values."),
         key("agents_domain", Text, "The domain of the addresses that agents commit with."),
-        key("permissions", Later, "Rules for all agents."),
+        key("permissions", Sub(&PERMISSIONS_OF_ALL), "Rules for all agents."),
         key("github", Later, "The connection to GitHub."),
         key("server", Later, "Address and access of the server."),
         key("schedules", Later, "Settings of schedules."),

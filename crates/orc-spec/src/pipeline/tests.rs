@@ -560,7 +560,7 @@ fn what_holds_for_agents_stands_in_pipelines_and_steps() {
         ("{ allow: [Bash] }", "{}", "come from its own profile"),
         ("{ deny: ['Bash('] }", "{}", "has no `)`"),
         ("{}", "{ allow: [Bash] }", "come from its own profile"),
-        ("{ delegate: [] }", "{}", "the profile of an agent"),
+        ("{ delegate: {} }", "{}", "a list such as"),
         ("{ deny: ['Edit(${{ flow.id }})'] }", "{}", "an expression cannot stand in a rule"),
         ("{}", "{ deny: [Reed] }", "did you mean `Read`?"),
         ("{}", "{ ceiling: rn }", "`run`"),

@@ -363,6 +363,7 @@ fn rules_are_read_wherever_they_stand() {
         ask: texts(&["Bash(git push *)"]),
         deny: texts(&["Read(.env)", "Bash(rm *)"]),
         ceiling: Some(Class::Network),
+        delegate: Vec::new(),
     };
     assert_eq!(profile.permissions, wanted);
     let Adapter::BuiltIn(built_in) = profile.adapter else { panic!() };
@@ -384,7 +385,7 @@ fn mistakes_in_profiles_of_the_built_in_agent_are_named() {
         ("permissionMode: auto", "3:17 not_available", "it needs a classifier"),
         ("permissionMode: bypass", "3:17 bad_value", "bypassPermissions"),
         ("permissionMode: [plan]", "3:17 wrong_type", "permissionMode"),
-        ("permissions: { delegate: [] }", "3:16 not_available", "not available yet"),
+        ("permissions: { delegate: [{ to: x }] }", "3:27 missing_key", "`allow`"),
         ("permissions: { deny: ['Bash('] }", "3:23 bad_rule", "has no `)` at its end"),
         ("permissions: { allow: ['Effect(gitPush)'] }", "3:24 bad_rule", "can't be granted"),
         ("permissions: { allow: ['Bash(${{ inputs.x }})'] }", "3:24 bad_rule", "an expression cannot stand in a rule"),

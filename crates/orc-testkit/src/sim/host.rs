@@ -436,6 +436,10 @@ impl Sim<'_> {
                 self.hear(*flow, signed)?;
                 self.mark_delivered(effect.id)
             }
+            EffectKind::KeepRule { rule } => {
+                self.note(|| format!("keeps `{}`", rule.rule));
+                self.mark_delivered(effect.id)
+            }
             EffectKind::WriteRun { run, message } => {
                 self.note(|| format!("writes {} to {run}", message.id));
                 self.mark_delivered(effect.id)
@@ -497,7 +501,8 @@ impl Sim<'_> {
             EffectKind::StopRun { .. }
             | EffectKind::WriteRun { .. }
             | EffectKind::StartFlow { .. }
-            | EffectKind::Tell { .. } => return Ok(false),
+            | EffectKind::Tell { .. }
+            | EffectKind::KeepRule { .. } => return Ok(false),
         };
         let copy = place.and_then(|place| match place {
             Place::Boxed { copy, .. } => copy.as_ref(),

@@ -7,6 +7,7 @@ use orc_domain::hold::HoldReason;
 use orc_domain::ids::{ContentHash, FlowId};
 use orc_domain::input::{Input, Signed};
 use orc_domain::path::StepPath;
+use orc_domain::permission::Scope;
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestState, Standing};
 use orc_domain::time::Timestamp;
@@ -95,7 +96,8 @@ impl Sim<'_> {
         };
         let by = Principal::Person(name.to_owned());
         let standing = Standing { names, admin };
-        let input = Input::Answer { request, answer, subject, standing, reason: String::new() };
+        let scope = [Scope::Call, Scope::Run, Scope::Forever][self.dice.below(20).saturating_sub(17)];
+        let input = Input::Answer { request, answer, scope, subject, standing, reason: String::new() };
         self.post(flow, Signed { by, input });
         true
     }

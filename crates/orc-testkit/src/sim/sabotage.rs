@@ -341,7 +341,8 @@ fn copies(decision: &mut Decision) -> impl Iterator<Item = &mut PrivateCopy> {
         EffectKind::StopRun { .. }
         | EffectKind::WriteRun { .. }
         | EffectKind::StartFlow { .. }
-        | EffectKind::Tell { .. } => None,
+        | EffectKind::Tell { .. }
+        | EffectKind::KeepRule { .. } => None,
     })
 }
 

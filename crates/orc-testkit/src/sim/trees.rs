@@ -70,7 +70,10 @@ impl Shadow {
                     same(evidence, &step.path, (evidence.world.forge.contents(&spec.from), wanted), "gives its child")?;
                     continue;
                 }
-                EffectKind::StopRun { .. } | EffectKind::WriteRun { .. } | EffectKind::Tell { .. } => continue,
+                EffectKind::StopRun { .. }
+                | EffectKind::WriteRun { .. }
+                | EffectKind::Tell { .. }
+                | EffectKind::KeepRule { .. } => continue,
             };
             let copy = match place {
                 Place::Boxed { copy, .. } => copy,

@@ -10,7 +10,7 @@ use orc_domain::ids::{ContentHash, FlowId, InstanceId, RunId};
 use orc_domain::input::{Ending, Input, Told};
 use orc_domain::meter::{Owner, Shortfall};
 use orc_domain::path::StepPath;
-use orc_domain::permission::AskedCall;
+use orc_domain::permission::{AskedCall, Lasting};
 use orc_domain::run::{Cause, ErrorFamily, Failure, Process};
 use orc_domain::time::Timestamp;
 use orc_domain::tree::{PrivateCopy, Tree};
@@ -318,7 +318,12 @@ fn random_ending(dice: &mut Dice) -> Ending {
         72..78 => {
             let id = format!("call-{}", dice.below(3));
             let subject = ContentHash::of(id.as_bytes());
-            let call = Some(AskedCall { id, tool: "Bash".to_owned(), subject });
+            let lasting = match dice.below(3) {
+                0 => Lasting::Once,
+                1 => Lasting::Run,
+                _ => Lasting::Rule { agent: "coder".to_owned(), rule: format!("Bash({id})") },
+            };
+            let call = Some(AskedCall { id, tool: "Bash".to_owned(), subject, lasting });
             Ending::Blocked { why: "may it?".to_owned(), call }
         }
         78..90 => upstream(),

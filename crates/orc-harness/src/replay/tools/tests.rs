@@ -44,7 +44,7 @@ fn outset() -> Outset {
         system_prompt: String::new(),
     };
     let place = tree::Place::Boxed { copy: None, rules: BoxRules::default() };
-    Outset { place, env: BTreeMap::new(), profile, above: Vec::new() }
+    Outset { place, env: BTreeMap::new(), profile, above: Vec::new(), rules: Vec::new() }
 }
 
 fn settings() -> Settings {

@@ -16,6 +16,7 @@ use orc_domain::graph::{Pipeline, SpecIndex};
 use orc_domain::ids::{ContentHash, EffectId, FlowId, InstanceId, RequestId, RunId, WorkspaceId};
 use orc_domain::meter::{Limits, Owner};
 use orc_domain::path::StepPath;
+use orc_domain::permission::Scope;
 use orc_domain::principal::Principal;
 use orc_domain::profile::{Adapter, DEFAULT_MAX_MESSAGES, DEFAULT_SILENCE, Mode, Profile};
 use orc_domain::request::{Answer, Request, RequestKind, RequestState};
@@ -246,7 +247,8 @@ pub fn open(flow: FlowId, no: u32, since: i64) -> Request {
 /// The same request, answered by the person with this name.
 pub fn resolved(flow: FlowId, no: u32, moment: i64, name: &str, answer: Answer) -> Request {
     let by = Principal::Person(name.to_owned());
-    let state = RequestState::Resolved { at: at(moment), by, answer, reason: "looks right".to_owned() };
+    let state =
+        RequestState::Resolved { at: at(moment), by, answer, scope: Scope::Call, reason: "looks right".to_owned() };
     Request { state, ..open(flow, no, 0) }
 }
 

@@ -16,7 +16,7 @@ use orc_domain::ids::{ContentHash, FlowId, HoldId, MessageId, RunId};
 use orc_domain::meter::Shortfall;
 use orc_domain::money::UsdMicros;
 use orc_domain::path::StepPath;
-use orc_domain::permission::{AskedCall, CallAnswer};
+use orc_domain::permission::{AskedCall, CallAnswer, Lasting, Scope};
 use orc_domain::principal::Principal;
 use orc_domain::request::{Answer, Request, RequestKind, RequestState};
 use orc_domain::run::{
@@ -98,12 +98,27 @@ fn holders() -> impl Strategy<Value = Vec<Holder>> {
     collection::vec(holder.prop_map(|(flow, step)| Holder { flow: scene::flow_id(flow), step }), 0..3)
 }
 
+fn scope() -> impl Strategy<Value = Scope> {
+    prop_oneof![Just(Scope::Call), Just(Scope::Run), Just(Scope::Forever)]
+}
+
 fn asked_call() -> impl Strategy<Value = AskedCall> {
-    (".{0,8}", ".{0,8}").prop_map(|(id, tool)| AskedCall { subject: ContentHash::of(id.as_bytes()), id, tool })
+    let lasting = prop_oneof![
+        Just(Lasting::Once),
+        Just(Lasting::Run),
+        (".{0,8}", ".{0,8}").prop_map(|(agent, rule)| Lasting::Rule { agent, rule }),
+    ];
+    (".{0,8}", ".{0,8}", lasting).prop_map(|(id, tool, lasting)| AskedCall {
+        subject: ContentHash::of(id.as_bytes()),
+        id,
+        tool,
+        lasting,
+    })
 }
 
 fn messages() -> impl Strategy<Value = Vec<Message>> {
-    let answer = option::of((asked_call(), any::<bool>()).prop_map(|(call, granted)| CallAnswer { call, granted }));
+    let answer = (asked_call(), any::<bool>(), scope());
+    let answer = option::of(answer.prop_map(|(call, granted, scope)| CallAnswer { call, granted, scope }));
     let message = (principal(), time(), ".{0,20}", answer).prop_map(|(from, at, text, answer)| {
         let id = MessageId::derived(scene::flow_id(0).uuid(), &text);
         Message { id, from, at, text, answer }
@@ -350,12 +365,8 @@ fn request(flow: FlowId, no: u32) -> BoxedStrategy<Request> {
     let state = prop_oneof![
         (time(), time(), option::of(time()), any::<u32>())
             .prop_map(|(since, deadline, tell_at, tier)| { RequestState::Open { since, deadline, tell_at, tier } }),
-        (time(), principal(), answer(), ".{0,20}").prop_map(|(at, by, answer, reason)| RequestState::Resolved {
-            at,
-            by,
-            answer,
-            reason
-        }),
+        (time(), principal(), answer(), scope(), ".{0,20}")
+            .prop_map(|(at, by, answer, scope, reason)| { RequestState::Resolved { at, by, answer, scope, reason } }),
     ];
     let names = || collection::vec("[a-z]{1,8}", 0..3);
     let tiers = collection::vec((millis(), names()).prop_map(|(after, by)| Tier { after, by }), 0..3);
